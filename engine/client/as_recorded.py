@@ -22,7 +22,7 @@ from interlock.graphs.langgraph_internals import (
 from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
 
 
-class AsRecorded:
+class StoredGraph:
     """Answers as a compiled graph does, without the graph: no reducer, type, edge or serializer of its author runs.
 
     Of the tasks, those are known that wrote something or wait; graphs inside them aren't shown.

@@ -58,7 +58,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     return [*copy_runs(home, other, runs)]
 
 
-def repository_option(text: str, deliver: str) -> dict[str, str]:
+def check_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.run_definition import parse_repository_option
 
@@ -72,14 +72,14 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return found
 
 
-def delivery(home: Path, run: str) -> Delivery:
+def read_delivery(home: Path, run: str) -> Delivery:
     """What becomes of the changes of a run that is done."""
     with reading(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)
 
 
-def not_delivered(delivered: Delivery) -> str:
+def undelivered_files_line(delivered: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivered.left_behind:
         return ""
@@ -90,7 +90,7 @@ def not_delivered(delivered: Delivery) -> str:
 _NAMED = 10
 
 
-def no_worker(home: Path, queued: Sequence[str]) -> str:
+def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
     """`Views.no_worker` of queued runs."""
     if not is_on_server(home):
         return ""
@@ -101,12 +101,10 @@ def no_worker(home: Path, queued: Sequence[str]) -> str:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
-    return (
-        f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_serving(name)}"
-    )
+    return f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
 
 
-def _serving(name: str) -> str:
+def _worker_flags(name: str) -> str:
     """What to say to `interlock worker`, so that it serves the queue of this name."""
     if name == GIT_QUEUE:
         return " --workspaces DIR"
@@ -129,14 +127,14 @@ def has_fleet(home: Path) -> bool:
         return conn is not None and queue.has_queue(conn)
 
 
-def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
+def submission_of(priority: int, user: str = "") -> dict[str, Any]:
     """`Options.submitted` of a run that a user starts; empty: this one."""
     from interlock.engine.store.approvals import this_user
 
     return {"user": user or this_user(), "priority": priority}
 
 
-def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
+def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
@@ -144,7 +142,7 @@ def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
-def migrate(home: Path) -> None:
+def migrate_store(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
     Store(home).open()
 

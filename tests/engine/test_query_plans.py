@@ -116,7 +116,7 @@ def test_nothing_that_is_asked_about_one_run_reads_whole_tables(
         assert run(*words).code == 0
     client = Client(options)
     assert client.run(parked.run[:6]) and client.run("latest", work)
-    client.to_continue(prompted=False)
+    client.run_to_continue(prompted=False)
     run("runs", "rm", parked.run)
     assert len(asked) > 100
     with closing(Store(options.home).connect()) as conn:

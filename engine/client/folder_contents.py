@@ -1,10 +1,10 @@
-"""folders: what a folder brings to its runs, to show and to change: memory files and MCP servers."""
+"""folder_contents: what a folder brings to its runs, to show and to change: memory files and MCP servers."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client import settings_of
+from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, load_memory
 from interlock.services.files.disk import make_directories, read_text_file
 from interlock.services.files.filesystem import replace_file
@@ -17,15 +17,15 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def read_memory(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
-    return load_memory(roots=[root], home=Path.home(), names=settings_of(root).context.file_names)
+    return load_memory(roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names)
 
 
-def add_to_memory(root: Path, text: str, *, everywhere: bool) -> tuple[Path, bool]:
+def add_memory_line(root: Path, text: str, *, everywhere: bool) -> tuple[Path, bool]:
     """Add a line to the folder's memory file, or to the user's own; return the file, and whether it lacked the line.
 
     Raises `UserError`.
     """
-    name = settings_of(root).context.file_names[0]
+    name = load_folder_settings(root).context.file_names[0]
     file = Path.home() / ".gemini" / name if everywhere else root / name
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
@@ -38,7 +38,7 @@ def add_to_memory(root: Path, text: str, *, everywhere: bool) -> tuple[Path, boo
     return file, after != before
 
 
-def write_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
+def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
     """Write an MCP server to a settings file if it is a valid one; return whether it replaced one.
 
     Raises `UserError` and `ConfigError`.

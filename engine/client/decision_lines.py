@@ -1,4 +1,4 @@
-"""deciders: who decided what of a call, and what it came to, in words."""
+"""decision_lines: who decided what of a call, and what it came to, in words."""
 
 import time
 from collections.abc import Mapping
@@ -22,18 +22,18 @@ _REASON = 100
 DecisionRow = Mapping[str, Any]
 
 
-def who_decided(call: Call) -> str:
+def deciders_line(call: Call) -> str:
     """`allowed by default rule default.toml:12`, `approved by ann at 09:02 (once)`, `blocked by hook lint: …`."""
     lines: list[str] = []
     for number, decision in enumerate(call.decided):
         later = call.decided[number + 1 :]
-        if decision["by"] == "policy" and not _stands(decision, later):
+        if decision["by"] == "policy" and not _counts(decision, later):
             continue
-        lines += [text for text in (sentence(decision), change(decision)) if text]
+        lines += [text for text in (decision_line(decision), argument_change_line(decision)) if text]
     return " · ".join(dict.fromkeys(lines))
 
 
-def _stands(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
+def _counts(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
     """Whether a policy verdict counts: an answered ask and a verdict on arguments changed later don't."""
     if any(other["by"] == "policy" for other in later):
         return False
@@ -41,13 +41,13 @@ def _stands(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
     return decision["decision"] != "ask" or not ended
 
 
-def sentence(decision: DecisionRow) -> str:
+def decision_line(decision: DecisionRow) -> str:
     """Who decided what, in a line; empty: nothing worth one."""
-    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(decision.get("by")))
+    by = {"policy": _policy_line, "hook": _hook_line, "person": _person_line}.get(str(decision.get("by")))
     return by(decision) if by else ""
 
 
-def _policy(decision: DecisionRow) -> str:
+def _policy_line(decision: DecisionRow) -> str:
     if "session" in decision:
         giver = f", by {decision['who']}" if decision.get("who") else ""
         return f"allowed by an earlier always ({decision['rule'].removeprefix('session: ')}{giver})"
@@ -55,7 +55,7 @@ def _policy(decision: DecisionRow) -> str:
     return f"{verb} by {one_line(decision['rule'])}"
 
 
-def _hook(decision: DecisionRow) -> str:
+def _hook_line(decision: DecisionRow) -> str:
     word, reason = decision["decision"], one_line(str(decision.get("reason", "")), _REASON)
     why = f": {reason}" if reason else ""
     if word == "ask":
@@ -68,10 +68,12 @@ def _hook(decision: DecisionRow) -> str:
     return ""
 
 
-def _person(decision: DecisionRow) -> str:
+def _person_line(decision: DecisionRow) -> str:
     choice, kind = str(decision["decision"]), str(decision.get("request", "")).rsplit(":", 2)[-2:-1]
     words = one_line(str(decision.get("said", "")), _REASON)
-    at = f"by {decision.get('who') or 'somebody'} at {clock(decision.get('said_at') or decision['at'])}"
+    at = (
+        f"by {decision.get('who') or 'somebody'} at {format_clock(decision.get('said_at') or decision['at'])}"
+    )
     quoted = f" “{words}”" if words else ""
     word, manner = decision_words("".join(kind), choice)
     return f"{word} {at}{manner}{quoted}"
@@ -90,14 +92,14 @@ def decision_words(kind: str, choice: str) -> tuple[str, str]:
     return "approved", f" ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)})"
 
 
-def change(decision: DecisionRow) -> str:
+def argument_change_line(decision: DecisionRow) -> str:
     if not decision.get("becomes") or decision.get("before") == decision.get("after"):
         return ""
     by = decision.get("who") if decision["by"] == "hook" else _CHANGERS.get(str(decision["by"]), "")
     return f"arguments changed by {by}"
 
 
-def came_to(call: Call) -> str:
+def call_status(call: Call) -> str:
     """How the call ended, or `running for 9 s`, `outcome unknown`, `not run yet`."""
     if call.under_way and call.started:
         return f"running for {elapsed(unix_time() - call.started)}"
@@ -105,7 +107,7 @@ def came_to(call: Call) -> str:
     return "failed" if call.failed else call.status or open_[call.state]
 
 
-def clock(at: float) -> str:
+def format_clock(at: float) -> str:
     """Local time as `09:02:41`, with the date unless it is today's."""
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

@@ -1,4 +1,4 @@
-"""own: the user's and the project's own commands, skills and MCP servers, as a front end offers them."""
+"""user_extensions: the user's and the project's own commands, skills and MCP servers, as a front end offers them."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.client import Options, settings_of
+from interlock.engine.client import Options, load_folder_settings
 from interlock.state.errors import InterlockError
 
 _COMMANDS_FRESH_S = 2.0
@@ -14,7 +14,7 @@ _COMMANDS_FRESH_S = 2.0
 
 
 @dataclass(frozen=True)
-class Own:
+class UserExtensions:
     """Name → what it does."""
 
     commands: Mapping[str, str]
@@ -25,28 +25,28 @@ class Own:
     """MCP servers, whose prompts are `/SERVER:PROMPT`."""
 
 
-class Available:
+class ExtensionReader:
     """The user's and project's commands, reread when stale. Unreadable ones are missing; a run says why."""
 
     def __init__(self, options: Options, workspace: Path) -> None:
         self._options, self._root = options, workspace
-        self._own = Own({}, {}, {}, ())
+        self._own = UserExtensions({}, {}, {}, ())
         self._read_at = -_COMMANDS_FRESH_S
         self._prompts: dict[str, dict[str, str]] = {}
 
-    def own(self) -> Own:
+    def own(self) -> UserExtensions:
         if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
             self._own, self._read_at = self._found(), time.monotonic()
         return self._own
 
-    def _found(self) -> Own:
+    def _found(self) -> UserExtensions:
         configuration = self._options.configuration(self._root)
         commands, (skills, _) = configuration.commands, configuration.skills
         try:
-            servers = tuple(settings_of(self._root).mcp_servers)
+            servers = tuple(load_folder_settings(self._root).mcp_servers)
         except InterlockError:
             servers = ()
-        return Own(
+        return UserExtensions(
             {name: found.description or found.source for name, found in commands.usable.items()},
             {name: found.description for name, found in skills.items()},
             {**commands.untrusted, **commands.broken},
@@ -60,7 +60,7 @@ class Available:
         return self._prompts[server]
 
     def _asked(self, server: str) -> dict[str, str]:
-        from interlock.engine.client.check import McpCheck
+        from interlock.engine.client.configuration_checks import McpCheck
 
         try:
             (view,) = asyncio.run(McpCheck(self._options).views(server))

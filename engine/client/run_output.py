@@ -1,4 +1,4 @@
-"""ended: what an ended run gave back: the output that its workflow makes of the final state."""
+"""run_output: what an ended run gave back: the output that its workflow makes of the final state."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ from interlock.state.run import Limits
 from interlock.state.workflow import WorkflowContext
 
 
-def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
+def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
     """The output of a run that ended well, as it is shown; empty for another, and if its workflow can't be loaded."""
     if run.status != "done":
         return {}
@@ -38,11 +38,11 @@ def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
-        output = dump_output(pipeline.leave(values, _context(home, run, conn)))
+        output = dump_output(pipeline.leave(values, _leave_context(home, run, conn)))
         return masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
 
 
-def _context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
+def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
     transcript = ChainTranscript(SqlChain(conn), home / "outputs", run.run)
     return WorkflowContext(
         transcript,

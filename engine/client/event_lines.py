@@ -1,4 +1,4 @@
-"""words: what is said of an event, and of how a call ended, wherever it is shown."""
+"""event_lines: what is said of an event, and of how a call ended, wherever it is shown."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from interlock.state.loop_check import RAN_ON
 from interlock.state.text import counted, diff_stat, elapsed, one_line
 
 
-def call_summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
+def call_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """The call's summary, with the sub-agent that made it."""
     summary = event.summary or event.tool_name
     return one_line(f"{event.agent} › {summary}" if event.agent else summary)
@@ -35,30 +35,30 @@ def call_summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
 
 def call_facts(event: ToolResultEvent) -> Iterator[str]:
     """Facts about a finished call, besides what it was."""
-    yield from filter(None, (diff_stat(event.diff), event.exit or _why(event)))
+    yield from filter(None, (diff_stat(event.diff), event.exit or _failure_reason(event)))
     if event.duration_ms >= 100:
         yield elapsed(event.duration_ms / 1000)
 
 
-def _why(event: ToolResultEvent) -> str:
+def _failure_reason(event: ToolResultEvent) -> str:
     if event.status == "success":
         return ""
     return one_line((event.error or {}).get("message") or event.output or event.status)
 
 
-def custom(event: CustomEvent) -> str:
+def custom_event_line(event: CustomEvent) -> str:
     """What a node of somebody's own graph wrote to its stream, in one line."""
     return one_line(
         event.data if isinstance(event.data, str) else json.dumps(event.data, ensure_ascii=False), 300
     )
 
 
-def agent_end(event: AgentEnd) -> str:
+def agent_end_line(event: AgentEnd) -> str:
     """`goal, 3 turns, 12 s`."""
     return f"{event.reason}, {counted(event.turns, 'turn')}, {elapsed(event.duration_s)}"
 
 
-def notice(event: Event, verbose: bool) -> str:
+def event_notice(event: Event, verbose: bool) -> str:
     """The event's notice in one line; empty: none."""
     match event:
         case Retry():
@@ -89,7 +89,7 @@ def notice(event: Event, verbose: bool) -> str:
         case NodeStart() if verbose:
             return f"› {event.workflow}.{event.node}"
         case CustomEvent() if verbose:
-            return f"… {custom(event)}"
+            return f"… {custom_event_line(event)}"
         case ModelInfo() if verbose:
             return f"model: {event.model}"
         case _:

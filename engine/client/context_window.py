@@ -1,4 +1,4 @@
-"""window: what fills a conversation's context window, by source."""
+"""context_window: what fills a conversation's context window, by source."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SECTIONS = {
 _ORIGINS = {"snapshot": "summary of the earlier conversation", "person": "your prompts", None: "your prompts"}
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """Estimated tokens."""
 
     model: str
@@ -36,7 +36,7 @@ class Window(NamedTuple):
         return sum(tokens for _, tokens in self.sources)
 
 
-def window(talk: "Conversation") -> Window:
+def measure_window(talk: "Conversation") -> ContextWindow:
     """What the next request carries. Raises `UserError` before anything has run."""
     from interlock.services.models.names import configured_context_window, resolve_model
 
@@ -44,16 +44,16 @@ def window(talk: "Conversation") -> Window:
     model = talk.answering or talk.model
     found = Counter({"tools": talk.used.tools})
     for message in talk.client.messages(run, talk.client.current_state(run)):
-        for source, tokens in _sources(message):
+        for source, tokens in _message_sources(message):
             found[source] += tokens
     sources = [(source, tokens) for source, tokens in found.most_common() if tokens]
     size = talk.used.window or (
         configured_context_window(settings, resolve_model(settings, model)) if model else 0
     )
-    return Window(model, size, sources)
+    return ContextWindow(model, size, sources)
 
 
-def _sources(message: Message) -> Iterator[tuple[str, int]]:
+def _message_sources(message: Message) -> Iterator[tuple[str, int]]:
     if message.role == "user" and message.origin == "context" and not isinstance(message.content, str):
         section = ""
         for part in message.content:  # a heading belongs to the section after it

@@ -1,4 +1,4 @@
-"""models: what the configured providers and the servers nearby offer."""
+"""offered_models: what the configured providers and the servers nearby offer."""
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,16 +15,16 @@ from interlock.state.errors import UserError
 from interlock.state.text import visible
 
 
-def offered_models(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
+def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a row for each model (window, reply, what it takes, price, calls, whether it was tried), and problems."""
     prepared = prepare_run(options, needs_model=False)
     found = list_offered_models(prepared.settings, prepared.env, prepared.facts)
-    listed, problems = _listed(prepared.env, {provider_name(name) for name in found})
-    rows = [_row(name, prepared) for name in dict.fromkeys([*found, *listed])]
+    listed, problems = _list_unnamed_models(prepared.env, {provider_name(name) for name in found})
+    rows = [_model_row(name, prepared) for name in dict.fromkeys([*found, *listed])]
     return rows, problems
 
 
-def _listed(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], list[str]]:
+def _list_unnamed_models(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the models of providers that have a key and none of whose models is named, and what went wrong."""
     keyed = [p for p, s in PROVIDERS.items() if s.key and env.get(s.key) and p not in named and p != "azure"]
     models: list[str] = []
@@ -38,7 +38,7 @@ def _listed(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], 
     return models, problems
 
 
-def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
+def _model_row(name: str, prepared: RunConfig) -> dict[str, Any]:
     settings, facts = prepared.settings, prepared.facts
     seen, able = facts.observations(name), facts.abilities(name)
     prices = facts.prices(name)

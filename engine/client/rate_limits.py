@@ -1,4 +1,4 @@
-"""turns: limits over all workers, for runs that a server drives itself."""
+"""rate_limits: limits over all workers, for runs that a server drives itself."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from interlock.engine.store.queue import Submitted, submitted
 from interlock.state.errors import InterlockError
 
 
-class Stopped(NamedTuple):
+class LimitedDrive(NamedTuple):
     """A drive that a limit stopped."""
 
     why: str
@@ -22,13 +22,13 @@ class Stopped(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Turn:
+class QueuedTurn:
     """The place in line of one run."""
 
     home: Path
     run: str
 
-    def line_up(self, workflow: str, whose: Mapping[str, Any], after_s: float | None) -> bool:
+    def enqueue(self, workflow: str, whose: Mapping[str, Any], after_s: float | None) -> bool:
         """`whose`: `Options.submitted`. `after_s`: seconds until the limit that stopped it has room.
 
         False: the store has no queue, and so no limits.
@@ -62,20 +62,20 @@ class Turn:
             return admission.is_stopped(conn, self.run)
 
 
-def leave_others(home: Path, runs: Collection[str]) -> None:
+def leave_stale_turns(home: Path, runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with Store(home).writing() as conn:
         admission.leave_other_turns(conn, runs)
 
 
-def limited(options: Options) -> Options:
+def with_fleet_limits(options: Options) -> Options:
     """Options of a drive whose model calls count for the limits over all workers."""
     from interlock.engine.store.limited import FleetLimits
 
     return replace(options, limited=FleetLimits())
 
 
-def stopped_by(options: Options, run: str) -> Stopped | None:
+def read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
     """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
 
     None, too, for a run of workers: they go on with it.
@@ -87,10 +87,10 @@ def stopped_by(options: Options, run: str) -> Stopped | None:
             admission.put_back(conn, run, whose, wait, model=options.limited.model)
             return None
         note_error(conn, run, wait.error)
-    return Stopped(wait.why, wait.seconds, options.limited.model)
+    return LimitedDrive(wait.why, wait.seconds, options.limited.model)
 
 
-def note_failure(home: Path, run: str, error: InterlockError) -> None:
+def record_failure(home: Path, run: str, error: InterlockError) -> None:
     """Keep in the run's row why it can't be driven, for whoever looks at it."""
     with Store(home).writing() as conn:
         note_error(conn, run, {"type": error.kind, "message": str(error)})

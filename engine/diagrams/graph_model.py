@@ -1,4 +1,4 @@
-"""shape: a diagram as data: the actual nodes and edges of a compiled graph or a statechart, and the way through it."""
+"""graph_model: extracts nodes and edges of a compiled graph or statechart as data, with a run's way through it."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Set
@@ -112,17 +112,17 @@ class Diagram:
         return [d for c in self.clusters for d in (c, *c.all_clusters())]
 
 
-def subgraphs(graph: Compiled) -> dict[str, Compiled]:
+def nested_graphs(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are themselves graphs."""
     nodes: dict[str, Any] = graph.nodes
     return {
         name: part.compiled if isinstance(part, Subgraph) else part
-        for name in _names(graph)
+        for name in _node_names(graph)
         for part in nodes[name].subgraphs
     }
 
 
-def _names(graph: Any) -> list[str]:
+def _node_names(graph: Any) -> list[str]:
     """Its nodes in order, without names of earlier versions; an `@entrypoint` is one."""
     if not hasattr(graph, "builder"):
         return [*graph.nodes]
@@ -130,12 +130,12 @@ def _names(graph: Any) -> list[str]:
     return [name for name, task in found.items() if not isinstance(task, SuperstepTask) or task.node == name]
 
 
-def connections(graph: Compiled) -> list[Edge]:
+def merged_edges(graph: Compiled) -> list[Edge]:
     """Every edge once, in the order the nodes were declared; labels to the same target are joined."""
     merged: dict[tuple[str, str], list[Edge]] = {}
-    for edge in _declared(graph):
+    for edge in _declared_edges(graph):
         merged.setdefault((edge.source, edge.target), []).append(edge)
-    place = {name: i for i, name in enumerate((START, *_names(graph), END))}
+    place = {name: i for i, name in enumerate((START, *_node_names(graph), END))}
     order = Counter[str]()
     found: list[Edge] = []
     for (source, target), same in merged.items():
@@ -146,19 +146,19 @@ def connections(graph: Compiled) -> list[Edge]:
     return sorted(found, key=lambda e: (place[e.source], place[e.target]))
 
 
-def _declared(graph: Compiled) -> Iterator[Edge]:
+def _declared_edges(graph: Compiled) -> Iterator[Edge]:
     if not hasattr(graph, "builder"):
-        for name in _names(graph):
+        for name in _node_names(graph):
             yield from (Edge(START, name), Edge(name, END))
         return
     for source, target in sorted(graph.builder.edges):  # a set: the order is of no meaning
         yield Edge(source, target)
-    for source, target in _waited(graph):
+    for source, target in _waiting_edges(graph):
         yield Edge(source, target)
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
             # Without a map, a foreign graph's router may lead anywhere.
-            ends = {str(label): t for label, t in (branch.ends or _anywhere(graph, source)).items()}
+            ends = {str(label): t for label, t in (branch.ends or _possible_targets(graph, source)).items()}
             if isinstance(branch.path, DrawnBranch) and branch.path.sends:
                 # `Graph.fan_out` lists the payloads' target first, then the target without any.
                 for i, target in enumerate(ends.values()):
@@ -167,36 +167,39 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
                 for label, target in ends.items():
                     yield Edge(source, target, (label,))
 
-    for source in _names(graph):  # where a foreign node's `Command` may lead
+    for source in _node_names(graph):  # where a foreign node's `Command` may lead
         spec: Any = graph.builder.nodes[source]
         named: Any = spec.ends
         labels: dict[str, str] = dict(named) if isinstance(named, dict) else dict.fromkeys(named, "")  # pyright: ignore[reportUnknownArgumentType]
         for target, label in labels.items():
             yield Edge(source, target, (label,) if label else ())
-        led = {*graph.builder.branches, *(start for start, _ in (*graph.builder.edges, *_waited(graph)))}
+        led = {
+            *graph.builder.branches,
+            *(start for start, _ in (*graph.builder.edges, *_waiting_edges(graph))),
+        }
         if not labels and source not in led:  # LangGraph ends there
             yield Edge(source, END)
         if handler := getattr(spec, "error_handler_node", None):
             yield Edge(source, handler, (RAISED,))
 
 
-def _waited(graph: Compiled) -> Iterator[tuple[str, str]]:
+def _waiting_edges(graph: Compiled) -> Iterator[tuple[str, str]]:
     for sources, target in graph.builder.waiting_edges:
         yield from ((source, target) for source in sources)
 
 
-def _anywhere(graph: Compiled, source: str) -> dict[str, str]:
-    return {name: name for name in (*_names(graph), END) if name != source}
+def _possible_targets(graph: Compiled, source: str) -> dict[str, str]:
+    return {name: name for name in (*_node_names(graph), END) if name != source}
 
 
-def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled]]:
+def walk_graphs(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled]]:
     """The graph and every nested graph, each with the names of the nodes around it."""
     yield place, graph
-    for name, part in subgraphs(graph).items():
-        yield from places(part, (*place, name))
+    for name, part in nested_graphs(graph).items():
+        yield from walk_graphs(part, (*place, name))
 
 
-def extract(
+def extract_diagram(
     graph: Compiled,
     depth: int = 1,
     path: RunPath | None = None,
@@ -207,9 +210,9 @@ def extract(
 
     A graph in one of its name (`around`), like a sub-agent's tools in its parent's, is closed unless a run took it.
     """
-    inner, around = subgraphs(graph), around | {graph.name}
+    inner, around = nested_graphs(graph), around | {graph.name}
     opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
-    declared = connections(graph)
+    declared = merged_edges(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
 
     def count(name: str) -> int | None:
@@ -218,80 +221,94 @@ def extract(
     def mark(name: str) -> str:
         return path.mark if path and counts and name in counts.here else ""
 
-    groups = _groups(graph, declared)
+    groups = _node_groups(graph, declared)
     nodes = [
-        Node(_id(place, n), display_name(n), "graph" if n in inner else "step", count(n), mark(n), groups[n])
-        for n in _names(graph)
+        Node(
+            _diagram_id(place, n),
+            display_name(n),
+            "graph" if n in inner else "step",
+            count(n),
+            mark(n),
+            groups[n],
+        )
+        for n in _node_names(graph)
         if n not in opened
     ]
-    beside = [*_lists(graph, place, counts), *_notes(nodes, path)]
-    edges = [*_placed(declared, place, opened, counts)]
+    beside = [*_choice_lists(graph, place, counts), *_waiting_notes(nodes, path)]
+    edges = [*_edges_between_drawn(declared, place, opened, counts)]
     edges += [Edge(of, node.id, part=node.kind) for of, node in beside]
-    nodes.insert(0, Node(_id(place, START), "start", "start", count(START)))
-    nodes += [*(node for _, node in beside), Node(_id(place, END), "end", "end", count(END))]
+    nodes.insert(0, Node(_diagram_id(place, START), "start", "start", count(START)))
+    nodes += [*(node for _, node in beside), Node(_diagram_id(place, END), "end", "end", count(END))]
     return Diagram(
         id=".".join(place),
         name=place[-1] if place else graph.name or "",
         nodes=tuple(nodes),
         edges=tuple(edges),
-        clusters=tuple(extract(inner[n], depth - 1, path, (*place, n), around) for n in opened),
+        clusters=tuple(extract_diagram(inner[n], depth - 1, path, (*place, n), around) for n in opened),
     )
 
 
-def _placed(
+def _edges_between_drawn(
     declared: Iterable[Edge], place: Place, opened: Container[str], counts: Counts | None
 ) -> Iterator[Edge]:
     """The edges between what is drawn: an opened graph is entered at its start and left at its end."""
     for edge in declared:
         yield replace(
             edge,
-            source=_id((*place, edge.source), END) if edge.source in opened else _id(place, edge.source),
-            target=_id((*place, edge.target), START) if edge.target in opened else _id(place, edge.target),
+            source=_diagram_id((*place, edge.source), END)
+            if edge.source in opened
+            else _diagram_id(place, edge.source),
+            target=_diagram_id((*place, edge.target), START)
+            if edge.target in opened
+            else _diagram_id(place, edge.target),
             count=counts.edges[edge.source, edge.target] if counts else None,
         )
 
 
-def _notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:
+def _waiting_notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:
     """Beside the node that waits, for what; one note is enough."""
     waiting = next((n.id for n in nodes if n.mark), "")
     if path and path.asks and waiting:
         yield waiting, Node(f"{waiting}.asks", "\n".join(path.asks), "note")
 
 
-def _lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[str, Node]]:
+def _choice_lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[str, Node]]:
     """What a node chooses among, each beside what leads to it, marked with what a run chose: the conditions of branches
     lead to one another.
     """
-    for name in _names(graph):
+    for name in _node_names(graph):
         held = counts.held(name) if counts else Counter[str]()
         any_held = counts.held_anywhere if counts and counts.nodes[name] else Counter[str]()
-        above = _id(place, name)
-        for i, part in enumerate(_parts(graph, name)):
+        above = _diagram_id(place, name)
+        for i, part in enumerate(_node_parts(graph, name)):
             if not part.numbers:
-                yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part, held), "list")
+                yield (
+                    _diagram_id(place, name),
+                    Node(_diagram_id(place, f"{name}.list{i}"), _list_text(part, held), "list"),
+                )
                 continue
             mark = f"{HELD} " * any(any_held[one] for one in part.what)
-            condition = Node(_id(place, f"{name}.if{i}"), f"{mark}{part.when}", "if")
+            condition = Node(_diagram_id(place, f"{name}.if{i}"), f"{mark}{part.when}", "if")
             yield above, condition
             above = condition.id
-            yield above, Node(_id(place, f"{name}.then{i}"), _numbered(part), "then")
+            yield above, Node(_diagram_id(place, f"{name}.then{i}"), _numbered_text(part), "then")
 
 
-def _spec(graph: Any, name: str) -> NodeSpec | None:
+def _node_spec(graph: Any, name: str) -> NodeSpec | None:
     task = graph.builder.nodes[name].runnable if hasattr(graph, "builder") else None
     return spec_of(task.function) if isinstance(task, SuperstepTask) else None
 
 
-def _parts(graph: Any, name: str) -> tuple[Part, ...]:
-    spec = _spec(graph, name)
+def _node_parts(graph: Any, name: str) -> tuple[Part, ...]:
+    spec = _node_spec(graph, name)
     return spec.parts if spec else ()
 
 
-def _groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
+def _node_groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
     """Node → group; a wait that only hooks lead to is theirs."""
     groups: dict[str, Group] = {}
-    for name in _names(graph):
-        spec = _spec(graph, name)
+    for name in _node_names(graph):
+        spec = _node_spec(graph, name)
         groups[name] = spec.group if spec else "main"
     before: dict[str, set[str]] = {}
     for edge in edges:
@@ -300,7 +317,7 @@ def _groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
     return {**groups, **dict.fromkeys(waits, "hooks")}
 
 
-def _listed(part: Part, held: Counter[str]) -> str:
+def _list_text(part: Part, held: Counter[str]) -> str:
     def line(number: int, one: str) -> str:
         times = held[one] or held[one.partition(": ")[0]]
         return f"{HELD} " * bool(times) + f"{number}. {one}" + (f" ×{times}" if times > 1 else "")
@@ -308,11 +325,11 @@ def _listed(part: Part, held: Counter[str]) -> str:
     return "\n".join([f"{part.when}:", *(line(k, one) for k, one in enumerate(part.what, 1))])
 
 
-def _numbered(part: Part) -> str:
+def _numbered_text(part: Part) -> str:
     return "\n".join(f"{k}. {one}" for k, one in zip(part.numbers, part.what, strict=True))
 
 
-def with_tables(diagram: Diagram) -> Diagram:
+def with_branch_tables(diagram: Diagram) -> Diagram:
     """The same with one table of a node's branches, a line each: a picture of them all would be a long ladder."""
     lines: dict[str, list[str]] = {}
     texts = {node.id: node.name for node in diagram.nodes}
@@ -325,21 +342,21 @@ def with_tables(diagram: Diagram) -> Diagram:
         table = Node(f"{of}.then0", "\n".join(listed), "then")
         nodes.append(table)
         edges.append(Edge(of, table.id, part="then"))
-    clusters = tuple(map(with_tables, diagram.clusters))
+    clusters = tuple(map(with_branch_tables, diagram.clusters))
     return replace(diagram, nodes=tuple(nodes), edges=tuple(edges), clusters=clusters)
 
 
-def _id(place: Place, name: str) -> str:
+def _diagram_id(place: Place, name: str) -> str:
     return ".".join((*place, name))
 
 
 def extract_chart(name: str, chart: type[StateChart[Any]], life: Life | None = None) -> Diagram:
     """A statechart: states as nodes, events as labels; a compound state is drawn expanded. `life`: mark this way."""
-    drawn = _chart(name, chart)
-    return _lived(drawn, life) if life else drawn
+    drawn = _chart_diagram(name, chart)
+    return _mark_life(drawn, life) if life else drawn
 
 
-def _lived(drawn: Diagram, life: Life) -> Diagram:
+def _mark_life(drawn: Diagram, life: Life) -> Diagram:
     entered = Counter([life.start, *(move.target for move in life.moves)])
     outer = not drawn.id
     ended = outer and any(e.target == END and entered[e.source] for e in drawn.edges)
@@ -367,11 +384,11 @@ def _lived(drawn: Diagram, life: Life) -> Diagram:
         drawn,
         nodes=tuple(map(node, drawn.nodes)),
         edges=tuple(edges),
-        clusters=tuple(_lived(cluster, life) for cluster in drawn.clusters),
+        clusters=tuple(_mark_life(cluster, life) for cluster in drawn.clusters),
     )
 
 
-def _chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
+def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
     ends = [Node(END, "end", "end")] if any(s.final for s in chart.states) else []
     return Diagram(
         "",
@@ -383,19 +400,19 @@ def _chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
         ),
         (
             *(Edge(START, name_of(leaf_of(s))) for s in chart.states if s.initial),
-            *_moves(chart.states),
+            *_transition_edges(chart.states),
             *(Edge(s.id, END) for s in chart.states if s.final),
         ),
-        tuple(_compound(s) for s in chart.states if s.states),
+        tuple(_compound_diagram(s) for s in chart.states if s.states),
     )
 
 
-def _compound(state: State) -> Diagram:
+def _compound_diagram(state: State) -> Diagram:
     nodes = tuple(Node(name_of(s), s.id, "step") for s in state.states)
-    return Diagram(name_of(state), state.id, nodes, tuple(_moves(state.states)))
+    return Diagram(name_of(state), state.id, nodes, tuple(_transition_edges(state.states)))
 
 
-def _moves(states: Iterable[State]) -> list[Edge]:
+def _transition_edges(states: Iterable[State]) -> list[Edge]:
     """One edge per pair of states; events handled by a compound state leave from its frame."""
     merged: dict[tuple[str, str], list[str]] = {}
     for state in states:

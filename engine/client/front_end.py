@@ -1,4 +1,4 @@
-"""front: what a conversation needs of whoever shows it, and what it tells besides events."""
+"""front_end: what a conversation needs of whoever shows it, and what it tells besides events."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from interlock.state.events import Asking, Event, Finished
 
 
-Given = str | Mapping[str, Any]
+RunInput = str | Mapping[str, Any]
 """What a run starts with: a prompt, or its whole input."""
 UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
 """Statuses that leave a run unfinished."""
 
 
 @dataclass
-class Used:
+class TokenCounts:
     """The run's figures so far."""
 
     tokens: int = 0

@@ -1,4 +1,4 @@
-"""changes: what going back to a step, or taking back a call, does to the workspace's files; shown before it is done."""
+"""file_changes: plans and makes the changes of files when a run goes back to a step or takes back a call."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +12,7 @@ from interlock.engine.checkouts import (
     record_changed_files,
     run_repository,
 )
-from interlock.engine.client.requests import brief
+from interlock.engine.client.requests import brief_arguments
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
@@ -38,7 +38,7 @@ _NAMED = 20
 _MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
 
 
-def check_folder_of(row: RunRow, options: Options) -> None:
+def check_folder_trusted(row: RunRow, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
     from interlock.engine.driver.run_definition import (  # deferred: it imports LangGraph
         ELSEWHERE,
@@ -89,10 +89,10 @@ class Rewind:
 
     @property
     def _named(self) -> str:
-        return _files_of(self.changes)
+        return _describe_changes(self.changes)
 
 
-def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
+def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
     check_not_delivered(home, run)
     if is_on_other_host(home, run):
@@ -110,17 +110,17 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     return Rewind(changes, run, step, files, work)
 
 
-def undo(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
+def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
     RunFiles(home, run).check_not_driven()
     check_not_delivered(home, run)
     with files_on_this_host(home, run) as here:
-        changed = _undone(RunFiles(home, here), call)
+        changed = _undo_calls(RunFiles(home, here), call)
         record_changed_files(home, run, here)
     return changed
 
 
-def _undone(files: RunFiles, call: str | None) -> list[FileChange]:
+def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
     home, run = files.home, files.run
     chosen = find_call_snapshots(home, run, call)
     if not run_repository(home, run.run):
@@ -134,12 +134,12 @@ def _undone(files: RunFiles, call: str | None) -> list[FileChange]:
         what = "the changes of this run"
         if call is not None:
             undone = of_call(calls(home, run.run), call, run.run)
-            what = one_line(f"{undone.tool} {brief(undone.args)}", 100)
-        note_undone(home, run.run, f"The user undid {what}{_files_of(changed)}")
+            what = one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
+        note_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
 
 
-def _files_of(changes: Sequence[FileChange]) -> str:
+def _describe_changes(changes: Sequence[FileChange]) -> str:
     """`: D new.py, M old.py`, and what the marks mean."""
     if not changes:
         return "; no file changed"
@@ -148,7 +148,7 @@ def _files_of(changes: Sequence[FileChange]) -> str:
     return f": {named} ({meant})"
 
 
-def last_change(home: Path, run: RunRow) -> tuple[str, Call]:
+def find_last_change(home: Path, run: RunRow) -> tuple[str, Call]:
     """The newest call whose change is still in place, with its number. Raises `UserError`.
 
     A call that changed nothing but generated files doesn't count.
