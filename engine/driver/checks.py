@@ -90,7 +90,7 @@ class RunChecks:
         root = self.workspace.root
         for folder, folders, files in os.walk(root):
             inside = os.path.relpath(folder, root)
-            folders[:] = [name for name in folders if not self._table.is_foreign(f"{name}/")]
+            folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
                 if self._table.kind_of(path):
