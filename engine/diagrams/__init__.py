@@ -106,8 +106,8 @@ def graph_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, 
 def _edges_by_place(graph: Compiled) -> list[tuple[Place, str, set[tuple[str, str]]]]:
     """The graph and every nested graph: the nodes around it, its name, and its edges."""
     return [
-        (place, inner.name or "", {(one.source, one.target) for one in connections(inner)})
-        for place, inner in places(graph)
+        (place, inner.name or "", {(one.source, one.target) for one in merged_edges(inner)})
+        for place, inner in walk_graphs(graph)
     ]
 
 
