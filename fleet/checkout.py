@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.run_files import load_folder_settings
-from interlock.engine.store import kept_repository, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import blob, bring_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.places import (
+from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.workspaces import (
     NOWHERE,
     Place,
     left_places,
@@ -21,7 +22,6 @@ from interlock.engine.store.places import (
     newest_snapshot,
     place_of,
 )
-from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
 from interlock.fleet.mirrors import Mirror, check_there
 from interlock.services.configuration import ConfigurationSources, load_configuration

@@ -23,10 +23,11 @@ from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
-from interlock.engine.store import Store, options_of, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import brought, put_blob
-from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
+from interlock.engine.store.runs import options_of
+from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,

@@ -15,7 +15,7 @@ from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.hook_calls import HookLog
+from interlock.engine.store.journal import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles

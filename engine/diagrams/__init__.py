@@ -21,7 +21,7 @@ from interlock.engine.diagrams.graph_model import (
 )
 from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
 from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
-from interlock.engine.read.lives import Life
+from interlock.engine.read.lifecycles import Life
 from interlock.engine.read.run_path import Place, RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled

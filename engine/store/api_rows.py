@@ -1,4 +1,4 @@
-"""served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name).
+"""api_rows: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name).
 
 A `prompt`, by its run, is a drive that a person asked for on the page, as long as it waits or works. `interlock serve`
 obeys these rows: it lets tokens in, and drives what waits. So they are in a file of its own host, also where the runs
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, select
-from interlock.engine.store.address import address_of
+from interlock.engine.store import Store, address_of, select
 from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token", "prompt"]

@@ -1,4 +1,4 @@
-"""lives: the way that a call or a run's approval mode took through its statechart, with who decided each move."""
+"""lifecycles: the way that a call or a run's approval mode took through its statechart, with who decided each move."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.read.calls import Call, calls, decisions_on, of_call
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, mode_of, step
 from interlock.state.errors import UserError
@@ -64,7 +64,7 @@ def call_life(home: Path, run: str, name: str) -> Life:
     made = calls(home, run)
     waits = {
         (m["message"], m["index"]): (row, m)
-        for row in views.waiting(home, run)
+        for row in queries.waiting(home, run)
         if (m := json.loads(row["request"]).get("attempt"))
     }
     for (message, index), (row, _) in waits.items():
@@ -148,7 +148,7 @@ def mode_life(home: Path, run: str) -> Life:
     # What a prompt gives a run is in the checkpoint after the input's.
     begun = {point.step + 1 for point in points if point.source == "input"}
     given = [(p.step, mode_of(p.values) or "default") for p in points if p.step in begun]
-    rows = [row for row in views.steps(home, run) if (row["reason"] or "").startswith(MOVES_MARK)]
+    rows = [row for row in queries.steps(home, run) if (row["reason"] or "").startswith(MOVES_MARK)]
     noted = [(row["root_step"], row["reason"]) for row in rows if "|" not in row["namespace"]]
     if not given:
         raise UserError(f"Run {run!r} has not begun. Resume it with: interlock resume {run}")

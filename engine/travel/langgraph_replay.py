@@ -1,4 +1,4 @@
-"""applied: the replay of a LangGraph graph. Its nodes don't run: what they wrote is applied again, by today's graph.
+"""langgraph_replay: the replay of a LangGraph graph. Its nodes do not run: today's graph applies what they wrote again.
 A function given for one of them runs in its place.
 
 Today's edges, reducers and types count, so a step that they take differently is found. The routers of conditional edges
@@ -19,10 +19,11 @@ from langgraph.errors import GraphInterrupt
 
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
-from interlock.engine.store import Store, checkpoint_of, options_of
-from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.foreign import node_sources_of, saver_for, task_writes
-from interlock.engine.store.replays import answered_requests
+from interlock.engine.store import Store
+from interlock.engine.store.approvals import SqlApprovals, answered_requests
+from interlock.engine.store.checkpoints import checkpoint_of
+from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
+from interlock.engine.store.runs import options_of
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers

@@ -1,4 +1,4 @@
-"""places: where the files of a run on a git repository are, and what changes in its rows when a host takes it over."""
+"""workspaces: where the files of a run are, and the changes of its rows when another folder or host takes them over."""
 
 import json
 from collections.abc import Mapping
@@ -6,11 +6,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, among, kept_repository, listed_as_keys, read_options, select
+from interlock.engine.store import Store, among, listed_as_keys, select
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.ignored import ignored_in
-from interlock.engine.store.runs import first_task, with_subtasks
-from interlock.engine.store.seals import resealed
+from interlock.engine.store.runs import (
+    first_task,
+    ignored_in,
+    kept_repository,
+    read_options,
+    resealed,
+    with_subtasks,
+)
 from interlock.services.files.disk import path_below
 from interlock.state.clock import unix_time
 

@@ -1,4 +1,4 @@
-"""recorded: the services and nodes of a replay: they answer from a run's rows and never reach outside the process."""
+"""replay_services: services and nodes of a replay. They answer from a run's rows and reach nothing outside."""
 
 import json
 from collections import Counter
@@ -16,11 +16,11 @@ from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, Step
-from interlock.engine.store import options_of, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
-from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
+from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
+from interlock.engine.store.runs import options_of, read_options
 from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline

@@ -1,35 +1,153 @@
-"""audited: reads the audit's chain: checks it against the rows that it is about, and signs its newest record."""
+"""integrity: finds what in the store is unreadable or was altered; `doctor --store`, `show --verify`."""
 
 import base64
 import hmac
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.store import reading
+from interlock.engine.store import Store, adapter_of, explained, reading
 from interlock.engine.store.audit import (
+    AUDITED,
     CUT_OFF,
     REMOVED,
     VARIABLE,
     Key,
     Record,
     audited_rows,
+    body_text,
     kept_head,
     key_of,
+    key_text,
     mac_of,
 )
 from interlock.engine.store.blobs import blobs_of
-from interlock.engine.store.connection import Connection
-from interlock.engine.store.recorded import AUDITED, body_text, key_text, sha
-from interlock.engine.store.tables import TABLE
-from interlock.services.transcript import record_hash
+from interlock.engine.store.connection import Column, Connection, sha
+from interlock.engine.store.tables import TABLE, TABLES
+from interlock.services.files.blobs import Blobs, inflate_body
 from interlock.state.clock import unix_time
-from interlock.state.errors import StoreError, UserError
+from interlock.state.errors import InterlockError, StoreError, UserError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_Check = Callable[[Any], object]
+
+
+def unreadable(
+    conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
+) -> Iterator[str]:
+    """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
+    blobs, done = blobs_of(conn, outputs), 0
+    total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
+    for table in TABLES:
+        checks = {name: _reader(where) for name, where in table.holds.items()}
+        columns = conn.columns(table.name)
+        for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
+            row = dict(zip((c.name for c in columns), tuple(values), strict=True))
+            told(done := done + 1, total)
+            wrong = [c.name for c in columns if not _fits(row[c.name], c)]
+            wrong += [n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, blobs)]
+            if wrong:
+                yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
+
+
+def _reader(where: str) -> _Check:
+    module, _, name = where.partition(":")
+    found = getattr(import_module(module), name)
+    return getattr(found, "model_validate_json", found)
+
+
+def _fits(value: object, column: Column) -> bool:
+    """Check the type: SQLite accepts anything in any column."""
+    return isinstance(value, column.kind) if value is not None else not column.needed
+
+
+def _reads(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
+    try:
+        value = row[name]
+        if value is not None and name.endswith("file"):
+            value = blobs.load(value) or b""
+        if value is not None:
+            check((row["type"], value) if name in ("checkpoint", "value") else value)
+    except Exception:  # readers fail in any way on bytes they don't expect
+        return False
+    return True
+
+
+def mapping(text: str | bytes) -> dict[str, Any]:
+    value: object = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"no mapping: {text!r}")
+    return cast("dict[str, Any]", value)
+
+
+def sequence(text: str) -> None:
+    if not isinstance(json.loads(text), list):
+        raise TypeError(f"no list: {text!r}")
+
+
+def record(body: bytes) -> None:
+    from interlock.state.messages import Message  # deferred: lists import this module, and need no messages
+
+    body = inflate_body(body)
+    if body and "root" not in mapping(body):  # empty: the record is in a file
+        Message.model_validate_json(body)
+
+
+def error_of(text: str) -> str:
+    value = mapping(text)
+    return f"{value['type']}: {value['message']}"
+
+
+def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
+    """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
+    with reading(home) as conn:
+        return Store(home).database.damaged_pages(conn, quick=quick) if conn else []
+
+
+def damage(home: Path, run: str) -> Iterator[str]:
+    """One line per conversation record that is missing or was altered."""
+    from interlock.services.transcript import continued_head, record_hash
+
+    with reading(home) as conn:
+        if conn is None:
+            return
+        blobs = blobs_of(conn, home / "outputs")
+        rows = conn.execute(
+            "select id, parent, body, file from chain where run = $1 order by id", (run,)
+        ).fetchall()
+        known = {row["id"] for row in conn.execute("select id from chain")}
+        head = _newest(home, conn, run)
+        for row in rows:
+            body = blobs.read_body(row["body"], row["file"])
+            if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
+                yield f"record {row['id'][:12]}… was changed, or its file is missing"
+            elif not row["parent"] and (old := continued_head(body)) and old not in known:
+                yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
+            if row["parent"] and row["parent"] not in known:
+                yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
+        if head and head not in known:
+            yield f"record {head[:12]}…, the newest of the conversation, is missing"
+
+
+def _newest(home: Path, conn: Connection, run: str) -> str:
+    """The newest record of the run's conversation; before its first checkpoint, its first record."""
+    row = conn.execute(
+        "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
+    ).fetchone()
+    if row:
+        from interlock.engine.store.checkpoints import state_at
+
+        return str(state_at(home, run).get("head") or "")
+    (first,) = conn.execute("select input from runs where run = $1", (run,)).fetchone()
+    begun = mapping(first)
+    return str(begun.get("head") or begun.get("prompt") or "")
+
 
 _Rows = dict[tuple[str, str], Record]
 
@@ -197,6 +315,8 @@ def _read(body: str | None) -> dict[str, Any]:
 
 def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     """Calls and results are named by the hashes of their messages, which this compares with the messages."""
+    from interlock.services.transcript import record_hash
+
     blobs = blobs_of(conn, home / "outputs")
     known: set[str] = set()
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
@@ -242,3 +362,32 @@ def is_signed(public: str, signature: str, text: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@contextmanager
+def diagnosed(path: Path) -> Generator[None]:
+    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
+    with explained(path):
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
+                _raise_if_damaged(path, error)
+            raise
+
+
+_MOST = 3
+"""Damaged rows an error lists; `doctor --store` lists all."""
+
+
+def _raise_if_damaged(path: Path, error: Exception) -> None:
+    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
+    with reading(path.parent) as conn:
+        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
+    if found:
+        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        raise StoreError(
+            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
+            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
+            f"if that isn't why: {type(error).__name__}: {error}"
+        ) from error

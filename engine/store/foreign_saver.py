@@ -1,4 +1,4 @@
-"""foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
+"""foreign_saver: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
 import threading
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +14,8 @@ from langgraph.store.base import BaseStore, Item, Op, PutOp, Result
 from langgraph.types import Interrupt
 from typing_extensions import override
 
-from interlock.engine.store import keep_option, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import end_run
+from interlock.engine.store.runs import end_run, keep_option, read_options
 from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals

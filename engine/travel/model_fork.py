@@ -1,4 +1,4 @@
-"""another_model: continues a run with another model, from one of its steps, in a fork with its own folder.
+"""model_fork: continues a run with another model, from one of its steps, in a fork with its own folder.
 
 A person's recorded answer applies only to an identical request; any other request waits.
 """
@@ -17,9 +17,9 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store import options_of
-from interlock.engine.store.copies import change_newest
-from interlock.engine.store.replays import answered_requests
+from interlock.engine.store.approvals import answered_requests
+from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.runs import options_of
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
     AsRecorded,

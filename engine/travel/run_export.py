@@ -1,4 +1,4 @@
-"""record: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
+"""run_export: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
 
 import os
 from pathlib import Path
@@ -11,8 +11,8 @@ from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
 from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import current_state
-from interlock.engine.store.places import undone
 from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.workspaces import undone
 from interlock.services.models.facts import ModelFacts
 from interlock.state.errors import InterlockError
 from interlock.state.messages import Usage
