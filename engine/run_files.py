@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import read_options, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import brought
+from interlock.engine.store.runs import read_options
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text

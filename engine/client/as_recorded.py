@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.types import PregelTask, StateSnapshot
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import task_writes
+from interlock.engine.store.foreign_saver import task_writes
 from interlock.engine.store.saver import Saver, Serde
 from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,

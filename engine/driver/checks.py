@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.store.approvals import answered_requests
-from interlock.engine.store.hook_calls import Firing, HookLog
+from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
