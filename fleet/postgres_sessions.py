@@ -20,7 +20,7 @@ from psycopg.types.string import TextLoader
 
 from interlock.engine.store.address import address_of, shown
 from interlock.services.files import disk
-from interlock.state.clock import follow
+from interlock.state.clock import follow_server_clock
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -158,7 +158,7 @@ def connected(path: Path, options: str) -> Session:
     with explained(path):
         conn = _sign_in_once_there_is_room(path, options)
         for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
-            follow(clock)
+            follow_server_clock(clock)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)

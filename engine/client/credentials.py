@@ -11,7 +11,7 @@ from interlock.services.models.names import PROVIDERS, check_server_address, req
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _GEMINI = "gemini"
 
@@ -135,7 +135,7 @@ def check_provider(provider: str) -> str:
     """Return the name of a provider. Raises `UserError` with the nearest for another."""
     if provider not in providers():
         raise UserError(
-            f"No provider {provider!r}.{nearest(provider, providers())} There are {', '.join(providers())}."
+            f"No provider {provider!r}.{did_you_mean(provider, providers())} There are {', '.join(providers())}."
         )
     return provider
 

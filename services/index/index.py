@@ -19,7 +19,7 @@ from interlock.services.index.ranking import Meanings, by_words, columns, ranked
 from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
-from interlock.state.deps import StopFlag, in_thread
+from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
 from interlock.tools._syntax import load_languages
@@ -163,7 +163,7 @@ class WorkspaceIndex:
                 self._check()
                 return work(*args)
 
-        return await in_thread(locked)
+        return await run_in_thread(locked)
 
     def _scan(self) -> bool:
         if not self._file.lock():
