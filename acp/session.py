@@ -16,8 +16,8 @@ from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wi
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front import UNFINISHED, Notice
-from interlock.engine.client.own import Available
+from interlock.engine.client.front_end import UNFINISHED, Notice
+from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
 from interlock.state.text import as_object
@@ -40,7 +40,7 @@ class EditorSession:
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
         self.talk = Conversation(options, "main", self)
-        self._own = Available(options, self.talk.workspace)
+        self._own = ExtensionReader(options, self.talk.workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         terminals = as_object(client.get("_meta")).get("terminal_output") is True
@@ -296,13 +296,13 @@ class EditorSession:
         words, self._answer = self._answer, ""
         if asking.needs_text(request):
             if words:
-                return asking.answered(request, [words])
+                return asking.decide_with_answers(request, [words])
             if as_object(self._client.get("elicitation")).get("form") is not None:
                 return await asking.ask_in_words(self._wire, self.name, request)
-            self.update(said("agent_message", "\n".join(asking.questions(asking.asked(request)))))
+            self.update(said("agent_message", "\n".join(asking.questions(asking.describe_request(request)))))
             return None
         if (name := asking.call_name(request, self.drawing)) not in self.drawing.announced:
-            headline = asking.asked(request).headline
+            headline = asking.describe_request(request).headline
             self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
         decision = await asking.ask(self._wire, self.name, request, self.drawing)
         if decision is None:

@@ -12,7 +12,7 @@ from typing import Any
 from interlock.cli.parsing import Args, Parser, action, one_of, option, since, takes
 from interlock.cli.render.output import err, format_count, out, redacted, show_json, show_table
 from interlock.engine.client import Client
-from interlock.engine.client.deciders import clock
+from interlock.engine.client.decision_lines import format_clock
 from interlock.state.errors import UserError
 
 _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
@@ -33,7 +33,7 @@ def audit(args: Args) -> int | None:
 
 
 def _verify(args: Args) -> int:
-    number, found = Client.at_home().audit_problems(tuple(_kept(args.against)) if args.against else ())
+    number, found = Client.for_this_user().audit_problems(tuple(_kept(args.against)) if args.against else ())
     if args.json:
         show_json({"records": number, "problems": found})
     elif found:
@@ -45,7 +45,7 @@ def _verify(args: Args) -> int:
 
 
 def _entries(args: Args) -> Iterator[dict[str, Any]]:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = _run(client, args.run) if args.run else None
     for record in client.audit_records(since(args.since), run):
         entry = record._asdict()
@@ -82,7 +82,7 @@ def _log(args: Args) -> None:
         told = " · ".join(str(part) for part in about if part)
         tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
-        rows.append((clock(at), entry["run"], entry["kind"], tool, who, told))
+        rows.append((format_clock(at), entry["run"], entry["kind"], tool, who, told))
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
@@ -90,7 +90,7 @@ def _export(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _entries(args):
             out().print(redacted(json.dumps(entry, ensure_ascii=False)))
-        return out().print(json.dumps({"head": Client.at_home().audit_head()}))
+        return out().print(json.dumps({"head": Client.for_this_user().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
@@ -101,7 +101,7 @@ def _export(args: Args) -> None:
 
 
 def _head(args: Args) -> None:
-    line = json.dumps(Client.at_home().audit_head())
+    line = json.dumps(Client.for_this_user().audit_head())
     if args.to:
         try:
             with args.to.open("a", encoding="utf-8") as file:

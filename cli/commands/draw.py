@@ -51,7 +51,7 @@ def _groups(text: str) -> tuple[str, ...]:
     option("--skip-trust", "trust that folder for this command only"),
 )
 def diagram(args: Args) -> int | None:
-    run = Client.at_home().run(args.run) if args.run else None
+    run = Client.for_this_user().run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError(
@@ -117,10 +117,12 @@ def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     option("-o --output FILE", "output file; its extension sets the format", type=Path),
 )
 def export(args: Args) -> int | None:
-    run = Client.at_home().run(args.run)
+    run = Client.for_this_user().run(args.run)
     shape = args.format or _format_of(args.output, _EXPORTED)
     data = (
-        Client.at_home().patch(run.run) if shape == "patch" else written(run, shape).encode(errors="replace")
+        Client.for_this_user().patch(run.run)
+        if shape == "patch"
+        else written(run, shape).encode(errors="replace")
     )
     _put(data, args.output)
     if args.output:
@@ -136,13 +138,13 @@ def export(args: Args) -> int | None:
     ),
 )
 def diagrams(args: Args) -> int | None:
-    from interlock.engine.client.diagrams import check, write
+    from interlock.engine.client.diagrams import check_diagrams, write_diagrams
 
     if args.write:
-        for path in write(args.folder):
+        for path in write_diagrams(args.folder):
             out().print(str(path))
         return None
-    problems = check(args.folder)
+    problems = check_diagrams(args.folder)
     for problem in problems:
         err().print(problem)
     return 1 if problems else 0

@@ -9,16 +9,16 @@ from interlock.cli.parsing import Args, Parser, duration, number, option, takes,
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.cancel import cancel as cancel_run
+from interlock.engine.client.cancel import cancel_named_run as cancel_run
+from interlock.engine.client.event_lines import call_facts
 from interlock.engine.client.fleet import (
     Delivery,
     Fleet,
     FleetLimit,
-    delivery,
     is_on_server,
-    not_delivered,
+    read_delivery,
+    undelivered_files_line,
 )
-from interlock.engine.client.words import call_facts
 from interlock.state.errors import EXIT_CODES, StoreError, UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent
 
@@ -37,14 +37,14 @@ def logs(args: Args) -> int:
 
 
 async def _logged(client: Client, run: str, *, follows: bool) -> int:
-    from interlock.engine.client.following import Standing
+    from interlock.engine.client.following import RunStanding
 
     cursor = away = ""
     while True:
         try:
             async for told in client.follow(run, cursor):
                 cursor = told.cursor or cursor
-                if not isinstance(told.event, Standing):
+                if not isinstance(told.event, RunStanding):
                     _print(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.run(run)
@@ -82,7 +82,7 @@ def _print(event: Event) -> None:
     Parser.json_flag,
 )
 def wait(args: Args) -> int:
-    client = Client.at_home()
+    client = Client.for_this_user()
     names = [client.run(name).run for name in args.runs]
     if waits := client.no_worker(client.named_runs(names)):
         err().print(waits)
@@ -122,12 +122,12 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
             pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
             out().print(f"{name}  {_ended(row)}{pushes}")
-            if behind := not_delivered(delivered):
+            if behind := undelivered_files_line(delivered):
                 out().print(f"  not delivered: {behind}")
 
 
 def _delivery(client: Client, row: RunRow | None) -> Delivery:
-    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
+    return read_delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
 def _ended(row: RunRow | None) -> str:

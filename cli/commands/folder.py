@@ -138,7 +138,7 @@ def memory(args: Args) -> int | None:
 
 
 def _show_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folders import read_memory
+    from interlock.engine.client.folder_contents import read_memory
 
     files = read_memory(root)
     if args.json:
@@ -156,7 +156,7 @@ def _show_memory(args: Args, root: Path) -> None:
 
 
 def _add_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folders import add_to_memory
+    from interlock.engine.client.folder_contents import add_memory_line
 
-    file, is_new = add_to_memory(root, " ".join(args.text), everywhere=vars(args)["global"])
+    file, is_new = add_memory_line(root, " ".join(args.text), everywhere=vars(args)["global"])
     out().print(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -96,7 +96,7 @@ def mcp(args: Args) -> int | None:
 
 
 def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.client.check import McpCheck
+    from interlock.engine.client.configuration_checks import McpCheck
 
     check = McpCheck(options_here(args))
     try:
@@ -161,10 +161,10 @@ def _lines(view: Shown) -> Iterator[str]:
 def _add(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folders import write_server
+    from interlock.engine.client.folder_contents import write_mcp_server
 
     file = _file(args)
-    took = "replaced" if write_server(file, args.name, _entry(args), Path.cwd()) else "added"
+    took = "replaced" if write_mcp_server(file, args.name, _entry(args), Path.cwd()) else "added"
     trusted = args.scope == "user" or configuration_of(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
@@ -206,7 +206,7 @@ def _remove(args: Args) -> None:
 
 
 def _auth(args: Args) -> None:
-    from interlock.engine.client.check import McpCheck
+    from interlock.engine.client.configuration_checks import McpCheck
 
     name = _named(args)
     check = McpCheck(options_here(args))

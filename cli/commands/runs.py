@@ -22,8 +22,8 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending import marked, screen
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
-from interlock.engine.client.deciders import clock
-from interlock.engine.client.requests import headline
+from interlock.engine.client.decision_lines import format_clock
+from interlock.engine.client.requests import request_headline
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
 from interlock.state.text import json_text
@@ -44,7 +44,7 @@ _SHOWN, _PRINTED = 20, 1_000
     Parser.json_flag,
 )
 def runs(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
@@ -110,7 +110,7 @@ def _remove(client: Client, rows: list[RunRow]) -> None:
     Parser.json_flag,
 )
 def approvals(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     row = client.run(args.run) if args.run else None
     most = None if row else _most(args)
     found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
@@ -142,7 +142,7 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.terminal else 0
-            yield f"  {paint(request.id, 'cyan')}  {one_line(headline(request.fields), width)}"
+            yield f"  {paint(request.id, 'cyan')}  {one_line(request_headline(request.fields), width)}"
             yield paint(f"  {'':{len(request.id)}}  {one_line(request.fields['reason'], width)}", "dim")
         yield f"  look:     {paint(f'interlock approvals {run}', 'cyan')}"
         if any(r.fields["kind"] == "approval" for r in waiting):
@@ -156,7 +156,7 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
     option("--json", "print JSON, always with --all"),
 )
 def history(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = client.run(args.run)
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if args.json:
@@ -172,7 +172,7 @@ _PIPED = 120
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:
-    at = clock(step.started)
+    at = format_clock(step.started)
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
@@ -198,7 +198,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
     Parser.json_flag,
 )
 def diff(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     if args.files or args.call:
         return _file_diff(client, args)
     if len(args.steps) != 2:

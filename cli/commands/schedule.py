@@ -11,7 +11,7 @@ from interlock.cli.commands.work import RunParser, run_input, run_options, with_
 from interlock.cli.parsing import Args, Parser, action, flag, takes, word
 from interlock.cli.render.output import err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, state_home
-from interlock.engine.client.fleet import Fleet, schedule_option
+from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _AddParser(RunParser):
     def learn(self, words: Sequence[str]) -> None:
         """Look at the cron line first: without quotes, its second field would be the workflow."""
         first, _ = self.parse_known_intermixed_args(list(words))
-        schedule_option(first.name, first.cron, first.timezone)
+        parse_schedule_option(first.name, first.cron, first.timezone)
         super().learn(words)
 
 
@@ -84,7 +84,7 @@ def _time(at: float, zone: str) -> str:
 
 def _add(args: Args) -> None:
     workflow: Pipeline = args.workflow
-    when = schedule_option(args.name, args.cron, args.timezone)
+    when = parse_schedule_option(args.name, args.cron, args.timezone)
     for name in ("batch", "attach"):
         if vars(args)[name]:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")

@@ -30,14 +30,14 @@ _FILES_SHOWN = 40
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
-    client = Client.at_home()
+    client = Client.for_this_user()
     tell_unkept(client, args.run)
     made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
     return _tell_forked(made, args.json)
 
 
 def tell_unkept(client: Client, run: str) -> None:
-    if line := client.unkept(run):
+    if line := client.unrestorable_line(run):
         err().print(line)
 
 
@@ -53,7 +53,7 @@ def _tell_forked(fork: "Forked", as_json: bool) -> None:
 
 @takes(Parser.run_flag, Parser.at_flag, option("--yes", "change the files without asking"), Parser.json_flag)
 def rewind(args: Args) -> int | None:
-    client, paint = Client.at_home(), err()
+    client, paint = Client.for_this_user(), err()
     run = client.run(args.run)
     rewound = client.rewind(run.run, args.at)
     found = rewound.changes
@@ -74,7 +74,7 @@ def rewind(args: Args) -> int | None:
 
 @takes(Parser.run_flag, Parser.call_flag, Parser.json_flag)
 def undo(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = client.run(args.run)
     changed = client.undo(run.run, args.call)
     tell_unkept(client, run.run)
@@ -112,7 +112,7 @@ def replay(args: Args) -> int | None:
 def _may_run(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = err()
-    nodes = Client.at_home().live_nodes(args.run, args.until)
+    nodes = Client.for_this_user().live_nodes(args.run, args.until)
     paint.print("These nodes run again, with all that they do outside the graph:")
     paint.print_all(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print("Answers of people and results of effect(…) come from the record.")
@@ -121,7 +121,7 @@ def _may_run(args: Args) -> bool:
 
 
 def _replayed(args: Args) -> int:
-    found = Client.at_home().replay(args.run, args.until, args.swap, live=args.live)
+    found = Client.for_this_user().replay(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -154,7 +154,7 @@ def _gone_on(args: Args) -> int:
     from interlock.cli.render.text import TextView
 
     view = None if args.json else TextView()
-    found = Client.at_home().replay_with(args.run, args.model, args.until, [view] if view else ())
+    found = Client.for_this_user().replay_with(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
@@ -209,7 +209,7 @@ def _ways(paths: Any) -> Iterator[str]:
     partial(add_running_flags, serving=True),
 )
 def import_(args: Args) -> None:
-    client, options = Client.at_home(), options_from(args)
+    client, options = Client.for_this_user(), options_from(args)
     run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
     if args.json:
         return show_json({"run": run.run, "status": run.status, "step": run.step})

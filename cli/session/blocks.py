@@ -12,7 +12,7 @@ from interlock.cli.render.events import Bar, RunningCall, call_mark
 from interlock.cli.render.output import format_amount, format_count, format_duration, one_line, plain
 from interlock.cli.session.page import fold, hanging
 from interlock.cli.session.wording import in_session
-from interlock.engine.client.words import agent_end, call_facts, call_summary
+from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -70,7 +70,7 @@ def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iter
     mark, colour = call_mark(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
-    what = Text.assemble((mark, _STYLES[colour]), " ", commanded(event.tool_name, call_summary(event)))
+    what = Text.assemble((mark, _STYLES[colour]), " ", commanded(event.tool_name, call_line(event)))
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
     fits = what.cell_len + short.cell_len + details.cell_len <= width
@@ -273,7 +273,7 @@ class Work:
             call.started = True
             call.printed.feed(event.text)
             return
-        call = self._calls[key] = _new(event.agent, commanded(event.tool_name, call_summary(event)), now)
+        call = self._calls[key] = _new(event.agent, commanded(event.tool_name, call_line(event)), now)
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
             agent.doing = one_line(event.summary or event.tool_name)
@@ -293,7 +293,9 @@ class Work:
         agent = self._agents.pop(event.agent, None)
         calls = f"{format_count(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
-            ("▪ ", "accent"), agent.name if agent else event.agent, (f" · {calls}{agent_end(event)}", "dim")
+            ("▪ ", "accent"),
+            agent.name if agent else event.agent,
+            (f" · {calls}{agent_end_line(event)}", "dim"),
         )
 
     def note(self, event: Asking | Finished | Progress | NodeStart) -> None:

@@ -25,7 +25,7 @@ from interlock.cli.render.output import format_duration, one_line, out, plain, r
 from interlock.cli.render.results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.wording import in_session
-from interlock.engine.client.requests import Request, brief
+from interlock.engine.client.requests import Request, brief_arguments
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
@@ -294,7 +294,7 @@ def compare(requests: Sequence[Request], workspace: Path) -> None:
     """Open each edit in `git difftool`, which the person's own git settings name. Raises `UserError`."""
     with tempfile.TemporaryDirectory(prefix="interlock-diff-") as folder:
         for number, request in enumerate(requests, 1):
-            name = Path(brief(request["args"])).name or "file"
+            name = Path(brief_arguments(request["args"])).name or "file"
             files = [Path(folder, side, str(number), name) for side in ("before", "after")]
             for file, text in zip(files, sides(request["preview"], _now(request, workspace)), strict=True):
                 file.parent.mkdir(parents=True)
@@ -311,7 +311,7 @@ def compare(requests: Sequence[Request], workspace: Path) -> None:
 
 def _now(request: Request, workspace: Path) -> str:
     try:
-        return (workspace / brief(request["args"])).read_text(encoding="utf-8")
+        return (workspace / brief_arguments(request["args"])).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
 

@@ -15,7 +15,7 @@ from interlock.cli.session.page import Page, ansi, fold, hanging, safe
 from interlock.cli.session.painting import Turns
 from interlock.cli.session.theme import Theme
 from interlock.cli.session.wording import in_session
-from interlock.engine.client.words import notice
+from interlock.engine.client.event_lines import event_notice
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -236,7 +236,7 @@ class Screen:
         return lines
 
     def _take(self, event: Event) -> None:
-        if line := notice(event, verbose=False):
+        if line := event_notice(event, verbose=False):
             self._line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():

@@ -132,7 +132,7 @@ class Readings:
         from interlock.services.models.names import resolve_model
 
         client = session.client
-        own = (run, client.innermost(run)) if run else ()
+        own = (run, client.innermost_subtask(run)) if run else ()
         elsewhere = sum(request.run not in own for request in client.requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
