@@ -12,7 +12,7 @@ from interlock.state.calls import CallKey, CallView, ToolResult, call_key_of
 from interlock.state.deps import Deps, run_in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit
 from interlock.state.node import requesting_task
-from interlock.tools._content import TextFile, decode_text_file
+from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,

@@ -14,7 +14,7 @@ from patience import until
 from scripted import call, shell, tools
 from test_fleet import HASTY, Worker, fleet, is_told
 
-from interlock.fleet.commits import CloneCommits, Commits, restore
+from interlock.fleet.commits import CloneCommits, Commits, restore_commits
 from interlock.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
 from interlock.state.repository import FleetSettings, parse_repository
@@ -35,7 +35,7 @@ def git(*arguments: str, at: Path) -> str:
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:
-    """A repository with a tracked, an ignored and an old file."""
+    """A parse_repository with a tracked, an ignored and an old file."""
     work = tree(tmp_path / "source", {".gitignore": "*.o\n", "old.txt": "old\n", "a.txt": "one\n"})
     put(work / "test_a.sh", "exit 1\n")
     git("init", "-q", "-b", "main", at=work)
@@ -238,8 +238,8 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
     git("commit", "-qm", "theirs", at=other)
     theirs = git("rev-parse", "HEAD", at=other)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.of(parse_repository(f"file://{origin}"), tmp_path / "clones", mine)
-    commit = mirror.commit()
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}"), tmp_path / "clones", mine)
+    commit = mirror.fetch_commit()
 
     def clone(name: str) -> Path:
         (folder := tmp_path / name).mkdir()
@@ -247,7 +247,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
         return folder
 
     def read(folder: Path) -> bytes | None:
-        return CloneCommits(folder, mirror, commit).changed()
+        return CloneCommits(folder, mirror, commit).read_if_changed()
 
     assert read(clone("untouched")) is None
     borrows = clone("borrows")
@@ -274,10 +274,10 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
         git("config", name, str(ran), at=hooked)
     put(hooked / "a.txt", "two\n")
     git("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/", "commit", "-qam", "mine", at=hooked)
-    kept = Commits.of(read(hooked) or b"")
-    assert kept.at == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
+    kept = Commits.from_bytes(read(hooked) or b"")
+    assert kept.head_commit == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
     assert not (tmp_path / "ran").exists()
-    restore(kept, again := clone("again"))
+    restore_commits(kept, again := clone("again"))
     assert git("log", "--format=%s", at=again) == "mine\nfirst"
 
 
@@ -390,7 +390,9 @@ def test_what_a_host_couldnt_keep_of_git_is_named_with_that_host_once_another_on
     name, first = begin(), Worker("--workspaces", str(one))
     until(lambda: Path(f"{hang}.ed").exists())
     left = fleet("show", name, "--json").json["not_delivered"]
-    assert left[:-1] == ["x.o"] and left[-1].startswith(".git: The clone's own git repository can't be read")
+    assert left[:-1] == ["x.o"] and left[-1].startswith(
+        ".git: The clone's own git parse_repository can't be read"
+    )
     first.end(signal.SIGKILL)
     hang.unlink()
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
@@ -402,10 +404,10 @@ def test_what_a_host_couldnt_keep_of_git_is_named_with_that_host_once_another_on
 
 
 REFUSED = {
-    "ext::sh -c 'touch /tmp/x'": "isn't a repository address",
+    "ext::sh -c 'touch /tmp/x'": "isn't a parse_repository address",
     "ext::sh": "uses a transport that isn't allowed",
-    "/srv/repository": "isn't a repository address",
-    "-uhttps://example.com/a": "isn't a repository address",
+    "/srv/parse_repository": "isn't a parse_repository address",
+    "-uhttps://example.com/a": "isn't a parse_repository address",
     "https://example.com/a@-x": "isn't a branch, tag or commit",
     "https://me:secret@example.com/a": "holds a password or a token",
     "https://secret@example.com/a": "holds a password or a token",
@@ -417,7 +419,7 @@ def test_a_repository_that_is_not_there_is_refused_when_the_run_is_submitted(
 ) -> None:
     git("init", "-q", "--bare", str(tmp_path / "empty.git"), at=tmp_path)
     wrong = {
-        f"file://{tmp_path}/gone.git": "does not appear to be a git repository",
+        f"file://{tmp_path}/gone.git": "does not appear to be a git parse_repository",
         f"file://{tmp_path}/empty.git": "it is empty",
         f"file://{origin}@nosuch": "has no branch or tag 'nosuch'",
     }
@@ -446,7 +448,7 @@ def test_a_repository_that_cannot_be_cloned_says_why(tmp_path: Path, origin: Pat
 
     def cloned(address: str, settings: FleetSettings = mine) -> str:
         with pytest.raises(RunError) as refused:
-            Mirror.of(parse_repository(address), tmp_path / "clones", settings).commit()
+            Mirror.for_repository(parse_repository(address), tmp_path / "clones", settings).commit()
         return str(refused.value)
 
     assert "is a folder of the worker" in cloned(f"file://{origin}", FleetSettings.model_validate({}))
@@ -470,9 +472,9 @@ def test_nothing_of_a_repository_is_executed_when_it_is_checked_out(
     git("push", "-q", str(origin), "main", at=source)
     (origin / "hooks").mkdir(exist_ok=True)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.of(parse_repository(f"file://{origin}@main"), tmp_path / "clones", mine)
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}@main"), tmp_path / "clones", mine)
     (folder := tmp_path / "clone").mkdir()
-    mirror.check_out(mirror.commit(), folder)
+    mirror.check_out(mirror.fetch_commit(), folder)
     assert (folder / "a.txt").read_text() == "one\n"
     assert not evil.exists()
 

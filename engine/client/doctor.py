@@ -19,7 +19,7 @@ from interlock.services.process.supervisor import describe_escapes, describe_pro
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import abbreviate_home, format_amount, format_count
-from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
+from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
     from interlock.services.configuration import Configuration
@@ -169,7 +169,7 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
@@ -186,7 +186,7 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
-    servers = specs_of(settings, root).values()
+    servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
     for server in servers:

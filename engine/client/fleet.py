@@ -62,7 +62,7 @@ def check_repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = parse_repository_option(text, deliver)
     try:
-        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").check_there(
+        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").require_repository(
             Repository(found["url"], found["ref"])
         )
     except RunError as error:

@@ -395,7 +395,7 @@ async def _drive_with_telemetry(
         prepared.warnings.append(NO_EXPORTER)
         return await _drive_under_lease(door, chosen, prepared, run, first)
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with exporter.load().followed(settings, env, warnings, store, run) as (env, more):
+    with exporter.load().follow_drive(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
         return await _drive_under_lease(
             replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first

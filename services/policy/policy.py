@@ -65,7 +65,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.tooling import SHELL, Processes, Reach
-from interlock.tools._addresses import describe_private_destination, url_problem
+from interlock.tools.host_addresses import describe_private_destination, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
 """Tools that connect to the address in their argument `url`, and to no other private one."""

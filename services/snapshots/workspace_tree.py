@@ -171,7 +171,9 @@ class WorkspaceTree:
 
     def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
         """Return the names of files and links, and of folders, that aren't ignored."""
-        from interlock.tools._opening import open_directory  # imports all tools, which a restore doesn't need
+        from interlock.tools.workspace_files import (
+            open_directory,  # imports all tools, which a restore doesn't need
+        )
 
         folder = Path(self._base + path)
         ignored = self._workspace.ignored_in(folder)

@@ -1,4 +1,4 @@
-"""_diff: compare two texts, and show changes to people."""
+"""text_diff: compare two texts, and show changes to people."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
 from interlock.state.text import cut_diff_line
-from interlock.tools._content import decode_text_file, split_lines
+from interlock.tools.file_content import decode_text_file, split_lines
 
 _MOST_CHARS = 100_000
 _CONTEXT = 3
