@@ -35,7 +35,7 @@ def git(*arguments: str, at: Path) -> str:
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:
-    """A parse_repository with a tracked, an ignored and an old file."""
+    """A repository with a tracked, an ignored and an old file."""
     work = tree(tmp_path / "source", {".gitignore": "*.o\n", "old.txt": "old\n", "a.txt": "one\n"})
     put(work / "test_a.sh", "exit 1\n")
     git("init", "-q", "-b", "main", at=work)
@@ -390,9 +390,7 @@ def test_what_a_host_couldnt_keep_of_git_is_named_with_that_host_once_another_on
     name, first = begin(), Worker("--workspaces", str(one))
     until(lambda: Path(f"{hang}.ed").exists())
     left = fleet("show", name, "--json").json["not_delivered"]
-    assert left[:-1] == ["x.o"] and left[-1].startswith(
-        ".git: The clone's own git parse_repository can't be read"
-    )
+    assert left[:-1] == ["x.o"] and left[-1].startswith(".git: The clone's own git repository can't be read")
     first.end(signal.SIGKILL)
     hang.unlink()
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
@@ -404,10 +402,10 @@ def test_what_a_host_couldnt_keep_of_git_is_named_with_that_host_once_another_on
 
 
 REFUSED = {
-    "ext::sh -c 'touch /tmp/x'": "isn't a parse_repository address",
+    "ext::sh -c 'touch /tmp/x'": "isn't a repository address",
     "ext::sh": "uses a transport that isn't allowed",
-    "/srv/parse_repository": "isn't a parse_repository address",
-    "-uhttps://example.com/a": "isn't a parse_repository address",
+    "/srv/repository": "isn't a repository address",
+    "-uhttps://example.com/a": "isn't a repository address",
     "https://example.com/a@-x": "isn't a branch, tag or commit",
     "https://me:secret@example.com/a": "holds a password or a token",
     "https://secret@example.com/a": "holds a password or a token",
@@ -419,7 +417,7 @@ def test_a_repository_that_is_not_there_is_refused_when_the_run_is_submitted(
 ) -> None:
     git("init", "-q", "--bare", str(tmp_path / "empty.git"), at=tmp_path)
     wrong = {
-        f"file://{tmp_path}/gone.git": "does not appear to be a git parse_repository",
+        f"file://{tmp_path}/gone.git": "does not appear to be a git repository",
         f"file://{tmp_path}/empty.git": "it is empty",
         f"file://{origin}@nosuch": "has no branch or tag 'nosuch'",
     }

@@ -173,7 +173,8 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     status = run.status + (f" ({run.why})" if run.why else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
-    yield f"  in {abbreviate_home(run.workspace)} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
+    where = abbreviate_home(run.workspace)
+    yield f"  in {where} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
     if waits := client.no_worker([run]):

@@ -132,11 +132,10 @@ def missing_package(provider: str) -> str:
 
 
 def check_provider(provider: str) -> str:
-    """Return the name of a provider. Raises `UserError` with the did_you_mean for another."""
+    """Return the name of a provider. Raises `UserError` with the nearest for another."""
     if provider not in provider_names():
-        raise UserError(
-            f"No provider {provider!r}.{did_you_mean(provider, provider_names())} There are {', '.join(provider_names())}."
-        )
+        hint = did_you_mean(provider, provider_names())
+        raise UserError(f"No provider {provider!r}.{hint} There are {', '.join(provider_names())}.")
     return provider
 
 

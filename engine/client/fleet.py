@@ -99,7 +99,8 @@ def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
-    return f"{who} for {format_duration(waits_s)}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
+    waited = format_duration(waits_s)
+    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
 
 
 def _worker_flags(name: str) -> str:

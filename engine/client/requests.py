@@ -18,7 +18,7 @@ PLAN_REVIEW = "exit_plan_mode"
 CHANGED_TESTS = "changed_tests"
 """In place of a tool's name: whether changed tests count."""
 HEADLINE = 80
-"""Characters of a headline; the preview shows in full what is shorten of it."""
+"""Characters of a headline; the preview shows in full what is cut of it."""
 _NAME = 60
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
 """Arguments that say what a call is about."""
@@ -70,7 +70,7 @@ class RequestView:
     headline: str
     """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
     is_unknown: bool
-    """It asks what became of a call that was shorten off."""
+    """It asks what became of a call that was cut off."""
     note: str
     why: str
     agent: str
