@@ -292,7 +292,8 @@ def _check_retention() -> Iterator[Finding]:
         return
     plan = client.prune_plan(time.time(), kept.keep_days, kept.max_gb)
     if plan.due:
-        text = f"{format_count(len(plan.due), 'run')} may be deleted (store.keepDays, store.maxGb): interlock store prune"
+        due = format_count(len(plan.due), "run")
+        text = f"{due} may be deleted (store.keepDays, store.maxGb): interlock store prune"
         yield Finding("note", "store", text)
 
 
