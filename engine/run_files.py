@@ -226,7 +226,7 @@ def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, in
 
 def load_folder_settings(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    return load_default_configuration(root).loaded.settings
+    return load_default_configuration(root).loaded_settings.settings
 
 
 def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:

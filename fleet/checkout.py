@@ -81,7 +81,9 @@ class Checkout:
 def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_configuration(ConfigurationSources(home, home, env, trusted=False)).loaded.settings.fleet
+    return load_configuration(
+        ConfigurationSources(home, home, env, trusted=False)
+    ).loaded_settings.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:

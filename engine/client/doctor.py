@@ -96,7 +96,7 @@ def check_settings() -> Iterator[Finding]:
     root = Path.cwd().resolve()
     configuration = load_default_configuration(root)
     try:
-        env, loaded = configuration.environment.values, configuration.loaded
+        env, loaded = configuration.environment.values, configuration.loaded_settings
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
@@ -155,7 +155,7 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
 def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import find_agent_files
 
-    (modes, problems), settings = configuration.modes, configuration.loaded.settings
+    (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
     names = settings.context.file_names
     for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
@@ -206,8 +206,8 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_ignored(configuration: "Configuration") -> Iterator[Finding]:
-    yield from (Finding("note", "trust", text) for text in configuration.ignored)
-    settings, env = configuration.loaded.settings, configuration.environment.values
+    yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
+    settings, env = configuration.loaded_settings.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
@@ -217,13 +217,13 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.policy.workspace_rules import WorkspaceRules
 
-    settings = configuration.loaded.settings
+    settings = configuration.loaded_settings.settings
     try:
         texts, rules, problems = configuration.rules
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
-        prefixes = RulePolicy(books).wide_prefixes()
+        prefixes = RulePolicy(books).find_wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))
