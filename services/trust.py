@@ -24,7 +24,7 @@ from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule_files import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import listed
+from interlock.state.text import join_some
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -209,7 +209,7 @@ def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]
     if not names:
         return []
     return [
-        f"This folder isn't trusted, so these were ignored: {listed(names, _MOST)}. "
+        f"This folder isn't trusted, so these were ignored: {join_some(names, _MOST)}. "
         "To let them count: interlock trust (once: --skip-trust)."
     ]
 

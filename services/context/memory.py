@@ -15,7 +15,7 @@ from interlock.services.files.filesystem import UnreadableError, is_file, read_t
 from interlock.services.files.protected import RULES, first_private_name, resolve_links, to_intended_path
 from interlock.services.files.stamps import lies_there, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
         real, top = resolve_in_roots(path, allowed)
-        return RuleFile(shown, clean(read_text(real, FILE_LIMIT, top)).strip())
+        return RuleFile(shown, replace_surrogates(read_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
 
