@@ -28,7 +28,12 @@ from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
-from interlock.engine.store.run_copies import first_state_of, parent_of, request_hashes, seed
+from interlock.engine.store.run_copies import (
+    first_state_of,
+    parent_of,
+    request_hashes,
+    seed,
+)
 from interlock.engine.store.runs import read_run_options, run_and_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
@@ -50,7 +55,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -114,7 +119,7 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
         raise ConfigError(f"{file}: no function {name!r}.")
     nodes = [key for key, value in found.items() if callable(value) and declared(value)]
     has = ", ".join(nodes) or "none"
-    raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
+    raise ConfigError(f"{file}: no function {name!r} under @node.{did_you_mean(name, nodes)} It has: {has}.")
 
 
 class Point(NamedTuple):
