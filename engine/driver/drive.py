@@ -15,7 +15,6 @@ from interlock.engine.driver.compose import DriveConnections, DriveServices, com
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
@@ -26,6 +25,7 @@ from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
+from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
 from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
@@ -33,17 +33,37 @@ from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
+from interlock.services.secrets.redaction import Redactor
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.text import clean
+from interlock.state.text import clean, json_text
 from interlock.state.workflow import WorkflowContext
 
 RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
+
+
+class SecretNotice:
+    """Warns of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again."""
+
+    def __init__(self, redact: Redactor, warn: Callable[[str], None]) -> None:
+        self._redact, self._warn = redact, warn
+        self._warned = False
+
+    def __call__(self, what: str, value: Any) -> None:
+        """Look at a value. `what` begins the warning."""
+        if self._warned or not self._redact.enabled:
+            return
+        if spans := self._redact.find_secrets(json_text(to_json_value(value))):
+            self._warned = True
+            self._warn(
+                f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
+                "store keeps state unmasked. Keep the name of a variable in the state instead."
+            )
 
 
 def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
