@@ -67,7 +67,7 @@ class WorkLine:
 
     def do_in_place(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._spawn(self._show_errors(work))
+        self._start_work(self._show_errors(work))
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
@@ -78,9 +78,9 @@ class WorkLine:
             except InterlockError as error:
                 self.failed(error)
             self.front.moved()
-            self._next_in_line()
+            self._take_next_in_line()
 
-        self._task(done())
+        self._create_task(done())
 
     def failed(self, error: InterlockError, /) -> None:
         self.tell("problem", str(error))
@@ -88,11 +88,11 @@ class WorkLine:
     def tell(self, kind: Kind, text: str, run: str = "") -> None:
         self.front.notice(Notice(kind, text, run))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
         self.busy, self._stopped = True, False
-        self._task(work)
+        self._create_task(work)
 
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -113,15 +113,15 @@ class WorkLine:
             self.front.ended()
             self.front.moved()
         if well and self.status != "waiting":
-            self._next_in_line()
+            self._take_next_in_line()
         else:
-            self._take_back()
+            self._give_back_queue()
 
-    def _next_in_line(self) -> None:
+    def _take_next_in_line(self) -> None:
         if self.queue and not self.busy:
             self.take(self.queue.popleft())
 
-    def _take_back(self) -> None:
+    def _give_back_queue(self) -> None:
         if self.queue:
             self.front.take_back([*self.queue])
             self.queue.clear()
@@ -225,16 +225,16 @@ class Conversation(WorkLine):
             self.queue.extend([text] if text.strip() else ())
             self.front.moved()
         elif text.strip() or self.status in UNFINISHED:
-            self._spawn(self._sent(text.strip() or None))
+            self._start_work(self._send_prompt(text.strip() or None))
         elif self.status == "waiting":
             self.ask_again()
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
-        self._stop()
-        self._take_back()
+        self._stop_work()
+        self._give_back_queue()
 
-    def _stop(self) -> None:
+    def _stop_work(self) -> None:
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
@@ -245,7 +245,7 @@ class Conversation(WorkLine):
     async def close(self) -> None:
         """Stop what is running, and wait until it has stopped."""
         self.queue.clear()
-        self._stop()
+        self._stop_work()
         while self._thread.busy:
             await asyncio.sleep(0.02)
         for task in [*self._work]:
@@ -265,12 +265,12 @@ class Conversation(WorkLine):
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
-        self._spawn(self._taken_up(row))
+        self._start_work(self._show_run(row))
 
     def ask_again(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
-        self._spawn(self._show_errors(self._settled))
+        self._start_work(self._show_errors(self._ask_until_settled))
 
     async def go_on(self) -> None:
         """Resume the run without a prompt."""
@@ -293,13 +293,13 @@ class Conversation(WorkLine):
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
-        self._spawn(work())
+        self._start_work(work())
 
     def note_for_model(self, what: str, text: str) -> None:
         """Attach a note to the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
-    async def _sent(self, prompt: str | None) -> None:
+    async def _send_prompt(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
 
         async def work() -> None:
@@ -312,16 +312,16 @@ class Conversation(WorkLine):
         await self._show_errors(work)
 
     async def _drive_and_settle(self, prompt: RunInput | None) -> None:
-        await self._advanced(prompt, ())
-        await self._settled()
+        await self._drive_once(prompt, ())
+        await self._ask_until_settled()
 
-    async def _settled(self) -> None:
+    async def _ask_until_settled(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
         if not self.run or self.status not in ("waiting", "running"):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
         outcome = await ask_until_settled(
-            self.home, outcome, self, self._resumed, self._followed, self._later
+            self.home, outcome, self, self._resume_with_decisions, self._follow_other_driver, self._later
         )
         if outcome.status == "waiting":
             self.status = "waiting"
@@ -336,10 +336,10 @@ class Conversation(WorkLine):
 
     refused = WorkLine.failed
 
-    async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
-        return await self._advanced(None, decisions)
+    async def _resume_with_decisions(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
+        return await self._drive_once(None, decisions)
 
-    async def _followed(self, run: str) -> str:
+    async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
         owner = self.client.run(run).owner
         self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
@@ -354,7 +354,7 @@ class Conversation(WorkLine):
                     break
         status = self.status
         self.front.ended()
-        self._stands()
+        self._keep_open_status()
         return status
 
     async def _show_missed_drive(self) -> None:
@@ -381,20 +381,20 @@ class Conversation(WorkLine):
                     self.front.still_asked({request.id for request in self.client.requests(self.run)})
                 elif self.client.run(self.run).status == "running":
                     self.status = "running"
-                    self._spawn(self._show_errors(self._settled))
+                    self._start_work(self._show_errors(self._ask_until_settled))
 
-    async def _advanced(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
-            work = client.start(self.workflow, given, renderers=[self._event], run=named)
+            work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
             text = prompt if isinstance(prompt, str) else None
-            work = client.go_on(self.run, text, decisions, renderers=[self._event], instead=True)
+            work = client.go_on(self.run, text, decisions, renderers=[self._handle_event], instead=True)
         if self._stopped:  # once it is driven, so that the prompt is in the record
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
@@ -403,8 +403,8 @@ class Conversation(WorkLine):
         self.front.ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._tell_unsent)
-        await self._learn()
-        self._stands()
+        await self._read_run_state()
+        self._keep_open_status()
         return outcome
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
@@ -420,7 +420,7 @@ class Conversation(WorkLine):
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
         return replace(options, **wished) if new else options
 
-    def _stands(self) -> None:
+    def _keep_open_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.looped:
             self.tell("chosen", _LOOP_HINT)
@@ -433,7 +433,7 @@ class Conversation(WorkLine):
         for problem in sent.result():
             self.tell("unsent", problem)
 
-    async def _taken_up(self, row: RunRow) -> None:
+    async def _show_run(self, row: RunRow) -> None:
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
@@ -444,14 +444,14 @@ class Conversation(WorkLine):
             for event in (*recent, *await asyncio.to_thread(untold_undos, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
-            await self._learn()
+            await self._read_run_state()
             self.front.ended()
-            self._stands()
-            await self._settled()
+            self._keep_open_status()
+            await self._ask_until_settled()
 
         await self._show_errors(shown)
 
-    async def _learn(self) -> None:
+    async def _read_run_state(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
             return
@@ -466,7 +466,7 @@ class Conversation(WorkLine):
         self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)
 
-    def _event(self, event: Event, /) -> None:
+    def _handle_event(self, event: Event, /) -> None:
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model

@@ -78,17 +78,17 @@ class StoredGraph:
         found = self._saver.get_tuple(config)
         is_live = "checkpoint_id" not in config["configurable"]
         missing = StateSnapshot({}, (), config, None, None, None, (), ())
-        return self._snapshot(found, is_live) if found else missing
+        return self._make_snapshot(found, is_live) if found else missing
 
     def get_state_history(
         self, config: Any, *, filter: Any = None, before: Any = None
     ) -> Iterator[StateSnapshot]:
-        return map(self._snapshot, self._saver.list(config, filter=filter, before=before))
+        return map(self._make_snapshot, self._saver.list(config, filter=filter, before=before))
 
-    def _snapshot(self, found: Any, is_live: bool = False) -> StateSnapshot:
+    def _make_snapshot(self, found: Any, is_live: bool = False) -> StateSnapshot:
         held: dict[str, Any] = found.checkpoint["channel_values"]
         values = {key: value for key, value in held.items() if key == WHOLE or not is_internal_channel(key)}
-        tasks = [*self._tasks(found)]
+        tasks = [*self._read_tasks(found)]
         over = {task.name for task in tasks if task.result is not None} if is_live else {*()}
         ahead = [node for node in pending_nodes(held) if node not in over]
         ahead += [INPUT] if pending_input(held) else []
@@ -103,7 +103,7 @@ class StoredGraph:
             tuple(one for task in tasks for one in task.interrupts),
         )
 
-    def _tasks(self, found: Any) -> Iterator[PregelTask]:
+    def _read_tasks(self, found: Any) -> Iterator[PregelTask]:
         written: list[tuple[str, str, Any]] = [*(found.pending_writes or ())]
         written.sort(key=_TASK)
         for task, writes in groupby(written, key=_TASK):

@@ -16,6 +16,7 @@ from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
+from interlock.engine.masking import SecretNotice
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import supersede
@@ -25,7 +26,6 @@ from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
-from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
 from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
@@ -33,37 +33,17 @@ from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
-from interlock.services.secrets.redaction import Redactor
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.text import clean, json_text
+from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
 RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
-
-
-class SecretNotice:
-    """Warns of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again."""
-
-    def __init__(self, redact: Redactor, warn: Callable[[str], None]) -> None:
-        self._redact, self._warn = redact, warn
-        self._warned = False
-
-    def __call__(self, what: str, value: Any) -> None:
-        """Look at a value. `what` begins the warning."""
-        if self._warned or not self._redact.enabled:
-            return
-        if spans := self._redact.find_secrets(json_text(to_json_value(value))):
-            self._warned = True
-            self._warn(
-                f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
-                "store keeps state unmasked. Keep the name of a variable in the state instead."
-            )
 
 
 def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
@@ -122,7 +102,7 @@ class Drive:
             )
             self.services = rewired(compose_services(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.notice = SecretNotice(prepared.redact, self._warn)
+            self._saver.notice = SecretNotice(prepared.redact, self._emit_warning)
             self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -130,7 +110,7 @@ class Drive:
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
 
-    def _warn(self, line: str) -> None:
+    def _emit_warning(self, line: str) -> None:
         self._warnings.append(line)
         self.bus(ErrorEvent(severity="warning", message=line))
 
@@ -149,9 +129,9 @@ class Drive:
         try:
             with diagnosed(self.store.path):
                 while True:
-                    await self._stream(graph_input)
-                    snapshot = await self._snapshot()
-                    resume = self._answers(snapshot)
+                    await self._advance_once(graph_input)
+                    snapshot = await self._read_snapshot()
+                    resume = self._pending_answers(snapshot)
                     if self.stop.why == "lost":
                         raise lost(self.conn, self.lease)
                     if self.stop.why or not resume:
@@ -168,18 +148,18 @@ class Drive:
 
         Raises `RunError` if today's graphs can't resume from it.
         """
-        snapshot = await self._snapshot()
+        snapshot = await self._read_snapshot()
         with diagnosed(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
-            answers = self._answers(snapshot)
+            answers = self._pending_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
-    async def _snapshot(self) -> StateSnapshot:
+    async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
         with self.pipeline.reading_state(), diagnosed(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
-    async def _stream(self, graph_input: Any) -> None:
+    async def _advance_once(self, graph_input: Any) -> None:
         try:
             await self.pipeline.advance(
                 self.app, graph_input, self.config, self.services.deps, self.stop.control
@@ -190,7 +170,7 @@ class Drive:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(last=True)
 
-    def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+    def _pending_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
         self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)

@@ -108,7 +108,7 @@ class IgnoredTests(WorkspaceTree):
             inside = f"{path}/{name}".lstrip("/")
             if is_private_name(name):
                 continue
-            if kind == "directory" and not self._table.is_foreign(f"{inside}/"):
+            if kind == "directory" and not self._table.belongs_to_others(f"{inside}/"):
                 folders.append(name)
             elif kind in ("file", "link") and self._is_wanted(inside, is_link=kind == "link"):
                 files.add(name)
