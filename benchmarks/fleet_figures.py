@@ -66,7 +66,7 @@ def main() -> int:
 def _turns(server: Server, folder: Path) -> None:
     """The same turns on both databases, in turn, in this process."""
     from interlock.engine import Options, run_sync
-    from interlock.engine.store.address import placed
+    from interlock.engine.store import placed
 
     (folder / "work").mkdir()
     (folder / "work" / "a.txt").write_text("x" * 2000)
@@ -158,8 +158,7 @@ def _large_store(server: Server, folder: Path) -> None:
 
 def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     from interlock.engine.read import list_runs, waiting_requests
-    from interlock.engine.store import Store
-    from interlock.engine.store.address import placed
+    from interlock.engine.store import Store, placed
 
     store = placed(home, address)
     conn = Store(store).connect()
@@ -193,14 +192,14 @@ def decided(env: dict[str, str], first: int, number: int) -> None:
 def _throughput(server: Server, folder: Path) -> None:
     """Runs a second with more and more workers, a model that takes 100 ms, and no other wait to speak of."""
     from interlock.engine.client import Client, Options, state_home
-    from interlock.fleet.setup import set_up
+    from interlock.fleet.setup import create_store_and_queue
 
     store = server.start()
     for workers in (1, 2, 4, 8):
         place = folder / str(workers)
         env = laid_out(place, Model(place / "count.txt", (100, 100)), store)
         home = state_home(env)
-        set_up(home)
+        create_store_and_queue(home)
         hosts = [Host(n, place, env) for n in range(workers)]
         for host in hosts:
             atexit.register(host.kill)

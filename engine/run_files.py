@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import read_options, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import brought
+from interlock.engine.store.runs import read_options
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
@@ -225,7 +226,7 @@ def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, in
 
 def load_folder_settings(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    return load_default_configuration(root).loaded.settings
+    return load_default_configuration(root).loaded_settings.settings
 
 
 def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:

@@ -30,10 +30,9 @@ from interlock.engine.driver.run_definition import options_to_store, restore_opt
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, exact_run
-from interlock.engine.store import Store, options_of
-from interlock.engine.store.address import state_home
+from interlock.engine.store import Store, state_home
 from interlock.engine.store.approvals import decide
-from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.runs import NewRun, insert_run, options_of
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled

@@ -8,7 +8,7 @@ from interlock.cli.render.output import counted, elapsed, err, out, show_json, s
 from interlock.cli.warm.forked import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
-from interlock.engine.store.jobs import Job
+from interlock.engine.store.connection import Job
 from interlock.fleet import setup
 from interlock.state.errors import UserError
 from interlock.state.names import GIT_QUEUE
@@ -28,16 +28,16 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_made_folder(args.workspaces))
-    isolated = setup.isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
+    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     err().print_all(isolated)
-    setup.work(fleet.home, queues, args.concurrency, lambda line: err().print(line), FORKER.start)
+    setup.run_worker(fleet.home, queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
-def _made_folder(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
@@ -56,10 +56,10 @@ def fleet(args: Args) -> None:
     if args.print and not args.action:
         raise UserError("--print belongs to: interlock fleet init --print")
     if args.print:
-        return out().print_all(setup.set_up_by_hand().splitlines())
+        return out().print_all(setup.setup_sql().splitlines())
     fleet = Fleet(state_home())
     if args.action:
-        setup.set_up(fleet.home)
+        setup.create_store_and_queue(fleet.home)
         return err().print("The store and its queue are set up. Start a worker with: interlock worker")
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
@@ -77,14 +77,14 @@ def fleet(args: Args) -> None:
     )
     if jobs:
         show_table(
-            [_cells(job) for job in jobs[:_ROWS]],
+            [_job_cells(job) for job in jobs[:_ROWS]],
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
     if len(jobs) > _ROWS:
         out().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
-def _cells(job: Job) -> tuple[str, ...]:
+def _job_cells(job: Job) -> tuple[str, ...]:
     waits = f"limit of {job.waits}" if job.waits else ""
     state, since = "driven" if job.doing else "queued", elapsed(job.age_s)
     return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)

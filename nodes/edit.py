@@ -37,8 +37,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node
 from interlock.state.tooling import ToolRun
-from interlock.tools._content import TextFile, line_number_at
-from interlock.tools._diff import unified_diff
+from interlock.tools.file_content import TextFile, line_number_at
 from interlock.tools.matcher.edit import (
     CORRECTIONS,
     EditProblem,
@@ -49,8 +48,9 @@ from interlock.tools.matcher.edit import (
     place_or_correct_edit,
     unusable_strings_problem,
 )
-from interlock.tools.matcher.ends import first_indent, reindent_to_place
 from interlock.tools.matcher.find import STRATEGIES
+from interlock.tools.matcher.window_edges import first_indent, reindent_to_place
+from interlock.tools.text_diff import unified_diff
 
 _CODES = {
     "path_refused": "outside_workspace",

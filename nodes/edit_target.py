@@ -12,7 +12,7 @@ from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit
 from interlock.state.node import task_of
-from interlock.tools._content import TextFile, decode_text_file
+from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,

@@ -19,7 +19,7 @@ from interlock.state.run import is_hooked
 def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Persist the request, idempotently, before anything stops for it; then emit it."""
     deps = runtime.context
-    about = {"agent": deps.info.agent, "program": deps.policy.program_of(request.call.name)}
+    about = {"agent": deps.info.agent, "program": deps.policy.server_fingerprint(request.call.name)}
     request = request.model_copy(update=about)
     name = deps.approvals.ask(request)
     runtime.stream_writer(
@@ -88,7 +88,7 @@ def load_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answ
 
 def has_server_changed(deps: Deps, request: ApprovalRequest) -> bool:
     """Whether the MCP server's definition has changed since the request was made. Earlier versions kept none."""
-    return request.program not in ("", deps.policy.program_of(request.call.name))
+    return request.program not in ("", deps.policy.server_fingerprint(request.call.name))
 
 
 def server_changed_result(request: ApprovalRequest) -> ToolResult:

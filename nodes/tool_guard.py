@@ -182,7 +182,7 @@ async def _person_answer(call: GuardedCall, attempt: int, verdict: Verdict, reas
     if answer.choice == "reject":
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
-    rule = own or deps.policy.narrow(call.view, call.risk, answer.choice, deps.info.approval_mode)
+    rule = own or deps.policy.always_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
     await store_grant(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
@@ -192,7 +192,7 @@ async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reaso
     offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
     # "All edits" is of editing tools, and this graph has no channel for it.
     choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
-    rules = ((c, deps.policy.narrow(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
+    rules = ((c, deps.policy.always_rule(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
     if not always and _can_grant_always(deps, verdict):
         choices.insert(1, _ALWAYS)

@@ -80,7 +80,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     asks = state["asks"] + 1
     mode = approval_mode_for(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
-    rules = ((c, deps.policy.narrow(call, risk, c, mode)) for c in choices if "always" in c)
+    rules = ((c, deps.policy.always_rule(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -169,7 +169,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {"label": "changed since"}
     if info := deps.toolset.info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
-        rule = deps.policy.narrow(call, info.risk, answer.choice, mode)
+        rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
         await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 

@@ -39,8 +39,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._arguments import TaggedTools, normalize_argument_names
-from interlock.tools._json_calls import JsonCall, split_json_calls
+from interlock.tools.call_arguments import TaggedTools, normalize_argument_names
+from interlock.tools.json_calls import JsonCall, split_json_calls
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""

@@ -182,7 +182,7 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
     mode = approval_mode_for(deps, info.risk, state)
-    now = await deps.policy.by_rules(call, info.risk, mode, deps.approvals.session_rules())
+    now = await deps.policy.decide_by_rules(call, info.risk, mode, deps.approvals.session_rules())
     if now.decision == "allow":
         return None
     return failure("stale_decision", load("run/call_no_longer_allowed").text(reason=now.reason))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, model_validator
 
-from interlock.services.mcp.spec import reduced
+from interlock.services.mcp.spec import reduce_schema
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.settings import Settings
 from interlock.state.text import clean, misfit, visible, visible_json
@@ -100,7 +100,7 @@ def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Too
     return Tool(
         name=name,
         description=description or f"The project's own tool {name}.",
-        args=_build_args(reduced(schemas[0] if schemas else {})),
+        args=_build_args(reduce_schema(schemas[0] if schemas else {})),
         risk="execute",
         summary=lambda args: f"{name} {visible_json(args.model_dump())}",
         run=lambda args, context: _run_tool(name, args, context),

@@ -213,7 +213,7 @@ class ApprovalRequest(Frozen):
     agent: str = ""
     """Path of the calling sub-agent; empty: the main agent."""
     program: str = ""
-    """MCP: fingerprint of the server's definition when the request was made (`Policy.program_of`)."""
+    """MCP: fingerprint of the server's definition when the request was made (`Policy.server_fingerprint`)."""
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()

@@ -332,7 +332,7 @@ class Policy(Protocol):
         """Apply the rules, then safety checkers, which may be processes."""
         ...
 
-    async def by_rules(
+    async def decide_by_rules(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> Verdict:
         """Apply the rules alone, to the files as they are now."""
@@ -350,7 +350,7 @@ class Policy(Protocol):
         """Hash of the rules in force: equal hashes mean equal decisions."""
         ...
 
-    def program_of(self, tool: str) -> str:
+    def server_fingerprint(self, tool: str) -> str:
         """Fingerprint of the definition of the MCP server that a tool belongs to; empty for other tools."""
         ...
 
@@ -363,7 +363,7 @@ class Policy(Protocol):
         """
         ...
 
-    def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The narrowed rule for an always-choice; None if it can't be narrowed."""
         ...
 

@@ -10,8 +10,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_number_at
-from interlock.tools._opening import prepare_write_target, to_tool_error
+from interlock.tools.file_content import TextFile, line_number_at
 from interlock.tools.matcher.blocks import (
     Block,
     DiffError,
@@ -27,6 +26,7 @@ from interlock.tools.matcher.edit import (
     unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import Work
+from interlock.tools.workspace_files import prepare_write_target, to_tool_error
 
 
 class ApplyDiffArgs(Args):

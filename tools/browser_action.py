@@ -17,7 +17,7 @@ from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._addresses import (
+from interlock.tools.host_addresses import (
     describe_private_host,
     is_unapproved_private_host,
     private_address_warning,
@@ -25,7 +25,7 @@ from interlock.tools._addresses import (
     url_problem,
 )
 
-_PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
+_PROGRAM = str(Path(__file__).with_name("browser_program.py"))
 _LABEL = "browser"
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SIZE = (900, 600)

@@ -11,8 +11,8 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import resolve_directory
 from interlock.tools.search.ripgrep import compile_glob, compile_literal, has_glob_characters
+from interlock.tools.workspace_files import resolve_directory
 
 _MOST_FILES = 1000
 

@@ -12,8 +12,8 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import NotAFileError, path_kind, to_tool_error
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
+from interlock.tools.workspace_files import NotAFileError, path_kind, to_tool_error
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15

@@ -10,15 +10,15 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._content import MOST_CHARS, decode_text_file, split_lines
-from interlock.tools._opening import path_kind, read_file_bytes, to_tool_error
-from interlock.tools._syntax import (
+from interlock.tools.code_definitions import (
     EXTRA,
     detect_language,
     find_definitions,
     grammar_modules,
     is_parser_installed,
 )
+from interlock.tools.file_content import MOST_CHARS, decode_text_file, split_lines
+from interlock.tools.workspace_files import path_kind, read_file_bytes, to_tool_error
 
 _LEAST_LINES = 4
 """Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""

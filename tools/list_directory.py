@@ -12,8 +12,14 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import entry_kind, open_directory, path_kind, resolve_directory, to_tool_error
 from interlock.tools.search.ripgrep import compile_glob
+from interlock.tools.workspace_files import (
+    entry_kind,
+    open_directory,
+    path_kind,
+    resolve_directory,
+    to_tool_error,
+)
 
 _MOST_ENTRIES = 2000
 

@@ -8,7 +8,7 @@ from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._content import (
+from interlock.tools.file_content import (
     binary_file_notice,
     cut_page,
     decode_text_file,
@@ -17,7 +17,7 @@ from interlock.tools._content import (
     split_lines,
     to_media_part,
 )
-from interlock.tools._opening import read_file_bytes
+from interlock.tools.workspace_files import read_file_bytes
 
 
 class ReadFileArgs(Args):

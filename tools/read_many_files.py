@@ -13,15 +13,15 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted, listed
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_text
-from interlock.tools._content import (
+from interlock.tools.file_content import (
     MOST_CHARS,
     binary_file_notice,
     cut_page,
     decode_text_file,
     omitted_lines_heading,
 )
-from interlock.tools._opening import path_kind, read_file_bytes, resolve_allowed_file
 from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
+from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_allowed_file
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50

@@ -9,8 +9,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_number_at, split_lines, truncate_line
-from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
@@ -20,6 +19,7 @@ from interlock.tools.matcher.edit import (
     unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import Span, Work
+from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 _AROUND = 5
 """Lines of context around a change (gemini-cli: 5)."""

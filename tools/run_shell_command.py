@@ -8,7 +8,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Ended, Tool, ToolContext
-from interlock.tools._opening import resolve_directory
+from interlock.tools.workspace_files import resolve_directory
 
 
 class RunShellCommandArgs(Args):

@@ -12,10 +12,10 @@ from pydantic.json_schema import SkipJsonSchema
 from interlock.state.calls import ToolError
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, split_lines
-from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.file_content import TextFile, split_lines
 from interlock.tools.matcher.edit import keep_final_newline
 from interlock.tools.matcher.omission import find_omission, omission_message
+from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
     str,

@@ -119,7 +119,7 @@ def tools(args: Args) -> int | None:
 def modes(args: Args) -> int | None:
     configuration = configuration_of(args)
     modes, problems = configuration.modes
-    warn([*problems, *configuration.ignored])
+    warn([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
@@ -138,7 +138,7 @@ def modes(args: Args) -> int | None:
 def agents(args: Args) -> int | None:
     configuration = configuration_of(args)
     agents, problems = configuration.agents
-    warn([*problems, *configuration.ignored])
+    warn([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]

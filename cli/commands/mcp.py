@@ -240,7 +240,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve(args: Args) -> None:
-    from interlock.services.mcp.wire import load_sdk
+    from interlock.services.mcp.exchanges import load_sdk
 
     load_sdk()
     from interlock.cli.serve import serve, tools_of

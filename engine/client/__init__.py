@@ -29,12 +29,11 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, reading, state_home
 from interlock.engine.store import runs as rows
-from interlock.engine.store.address import state_home
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.places import carry_over
+from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import Shown
+from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
     from interlock.engine.driver.stop import Stop
     from interlock.engine.graph_files import ListedApp
     from interlock.engine.run_files import FileChange
-    from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
+    from interlock.engine.travel.model_fork import GoneOn
     from interlock.engine.travel.replay import Replayed
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
@@ -85,13 +84,13 @@ __all__ = [
 def flush_telemetry() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
     exporter = find_exporter()
-    return exporter.load().deliver() if exporter and exporter.module in sys.modules else []
+    return exporter.load().flush_at_exit() if exporter and exporter.module in sys.modules else []
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
     exporter = find_exporter()
-    return exporter.load().problem_of(settings.telemetry) if exporter else NO_EXPORTER
+    return exporter.load().configuration_problem(settings.telemetry) if exporter else NO_EXPORTER
 
 
 class Client(Views):
@@ -329,7 +328,9 @@ class Client(Views):
 
         Returns a line for each name in its rows that leads out of the state directory: what is there stays.
         """
-        return rows.remove_run(self.home, run)
+        from interlock.engine.store.retention import remove_run
+
+        return remove_run(self.home, run)
 
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
@@ -400,7 +401,7 @@ class Client(Views):
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "GoneOn":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.another_model import go_on_with
+        from interlock.engine.travel.model_fork import go_on_with
 
         return engine.make_sync(go_on_with)(self.home, run, model, step, renderers)
 

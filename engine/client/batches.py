@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import InputError
 
@@ -61,7 +61,7 @@ def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Bat
     """The newest batch of this file that was begun with this workflow in this folder."""
     found: Batch | None = None
     begun: dict[int, str] = {}
-    for run, options in views.of_batches(home, workflow):
+    for run, options in queries.of_batches(home, workflow):
         kept: dict[str, str] = json.loads(options)["batch"]
         if (kept["file"], kept["folder"]) != (_absolute_name(file), str(folder)):
             continue

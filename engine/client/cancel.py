@@ -8,7 +8,8 @@ from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run, ends_run
-from interlock.engine.store.runs import ask_to_stop, deepest, first_task, with_subtasks
+from interlock.engine.store.leases import ask_to_stop
+from interlock.engine.store.runs import deepest, first_task, with_subtasks
 
 
 class CancelResult(NamedTuple):

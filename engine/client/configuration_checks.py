@@ -15,16 +15,16 @@ from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.hook_calls import HookLog
+from interlock.engine.store.journal import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.hooks.hook_settings import Hook, event_subjects
 from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.endpoint import streams
-from interlock.services.mcp.remote import WAIT_S, Show, sign_in
-from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.services.mcp.endpoint import open_streams
+from interlock.services.mcp.remote import WAIT_S, Show, sign_in_with_browser
+from interlock.services.mcp.spec import ServerSpec, server_specs
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
@@ -85,7 +85,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
-        specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
+        specs = server_specs(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
         every = {**TOOLS, **build_agent_tools(agents)}
@@ -337,10 +337,10 @@ class McpCheck:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._find_spec(server), self._prepared.options
         self._check_remote(spec)
-        async with sign_in(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
-            one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
+        async with sign_in_with_browser(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
+            one = Connection(spec, lambda way, lost: open_streams(way, auth, lost), self.workspace, WAIT_S)
             try:
-                await one.live()
+                await one.require_session()
             except UnavailableError as error:
                 raise RunError(f"MCP server {server!r}: {error}") from error
             finally:
@@ -354,7 +354,7 @@ class McpCheck:
         return TokenFile(self._prepared.options.home, server, spec.url).forget()
 
     def _find_spec(self, server: str) -> ServerSpec:
-        specs = specs_of(self._prepared.settings, self.workspace)
+        specs = server_specs(self._prepared.settings, self.workspace)
         if server not in specs:
             there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
             raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")

@@ -19,7 +19,7 @@ from interlock.services.process.supervisor import describe_escapes, describe_pro
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
-from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
+from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
     from interlock.services.configuration import Configuration
@@ -96,7 +96,7 @@ def check_settings() -> Iterator[Finding]:
     root = Path.cwd().resolve()
     configuration = load_default_configuration(root)
     try:
-        env, loaded = configuration.environment.values, configuration.loaded
+        env, loaded = configuration.environment.values, configuration.loaded_settings
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
@@ -155,7 +155,7 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
 def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import find_agent_files
 
-    (modes, problems), settings = configuration.modes, configuration.loaded.settings
+    (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
     names = settings.context.file_names
     for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
@@ -167,7 +167,7 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
@@ -184,7 +184,7 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", place(text))
-    servers = specs_of(settings, root).values()
+    servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
     for server in servers:
@@ -206,8 +206,8 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_ignored(configuration: "Configuration") -> Iterator[Finding]:
-    yield from (Finding("note", "trust", text) for text in configuration.ignored)
-    settings, env = configuration.loaded.settings, configuration.environment.values
+    yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
+    settings, env = configuration.loaded_settings.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
@@ -217,13 +217,13 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.policy.workspace_rules import WorkspaceRules
 
-    settings = configuration.loaded.settings
+    settings = configuration.loaded_settings.settings
     try:
         texts, rules, problems = configuration.rules
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
-        prefixes = RulePolicy(books).wide_prefixes()
+        prefixes = RulePolicy(books).find_wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))

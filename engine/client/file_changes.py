@@ -25,9 +25,9 @@ from interlock.engine.run_files import (
 )
 from interlock.engine.store import Store, explained
 from interlock.engine.store.checkpoints import checkpoint_at
-from interlock.engine.store.places import note_undone
-from interlock.engine.store.seals import is_sealed, read_definition
+from interlock.engine.store.runs import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.workspaces import note_undone
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError

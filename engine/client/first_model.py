@@ -36,7 +36,7 @@ def needs_first_model(options: Options) -> bool:
 def load_settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
     """The settings of a folder, and the environment with its `.env` files."""
     configuration = options.configuration((options.workspace or Path.cwd()).resolve())
-    return configuration.loaded.settings, configuration.environment.values
+    return configuration.loaded_settings.settings, configuration.environment.values
 
 
 def check_model_name(settings: "Settings", name: str) -> None:

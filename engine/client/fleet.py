@@ -12,15 +12,13 @@ from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import named_runs
 from interlock.engine.store import (
     Store,
-    admission,
-    limits,
+    address_of,
+    placed,
     queue,
+    rate_limits,
     reading,
-    schedules,
 )
-from interlock.engine.store.address import address_of, placed
-from interlock.engine.store.connection import NO_SERVER, Connection
-from interlock.engine.store.jobs import Job
+from interlock.engine.store.connection import NO_SERVER, Connection, Job
 from interlock.engine.store.queue import Delivery
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
@@ -34,7 +32,7 @@ _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 
 
 class FleetLimit(NamedTuple):
-    limit: limits.Limit
+    limit: rate_limits.Limit
     used: dict[str, float]
     """Figure → what is used of it now; empty for a limit of `*`."""
 
@@ -48,7 +46,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
     Returns the names of all that were copied. Raises `UserError`.
     """
-    from interlock.engine.store.copies import copy_runs
+    from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if address_of(Store(home).path) else home
@@ -64,7 +62,7 @@ def check_repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = parse_repository_option(text, deliver)
     try:
-        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").check_there(
+        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").require_repository(
             Repository(found["url"], found["ref"])
         )
     except RunError as error:
@@ -138,7 +136,7 @@ def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
-    schedules.next_time(cron, zone, datetime.now(UTC))
+    queue.next_time(cron, zone, datetime.now(UTC))
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
@@ -187,30 +185,32 @@ class Fleet:
         None: there was nothing to stop.
         """
         with self._writing() as conn:
-            admission.waits_no_more(conn, run)
+            rate_limits.waits_no_more(conn, run)
             return queue.take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
         with self._reading() as conn:
-            return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
+            return [
+                FleetLimit(limit, rate_limits.used_of(conn, limit)) for limit in rate_limits.all_limits(conn)
+            ]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
         with self._writing() as conn:
-            limits.set_limit(conn, limits.Limit(kind, name, **figures))
-            admission.look_again(conn)
+            rate_limits.set_limit(conn, rate_limits.Limit(kind, name, **figures))
+            rate_limits.look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
-            if not limits.remove_limit(conn, kind, name):
+            if not rate_limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
-            admission.look_again(conn)
+            rate_limits.look_again(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
         with self._reading() as conn:
-            found = schedules.listed(conn)
+            found = queue.listed(conn)
         rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -228,6 +228,6 @@ class Fleet:
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
-            if not schedules.remove(conn, name):
-                hint = nearest(name, [one.name for one, _ in schedules.listed(conn)])
+            if not queue.remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in queue.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")

@@ -8,7 +8,7 @@ from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, load_memory
 from interlock.services.files.disk import make_directories, read_text_file
 from interlock.services.files.filesystem import replace_file
-from interlock.services.mcp.spec import add_server, specs_of
+from interlock.services.mcp.spec import add_server, server_specs
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
@@ -44,6 +44,6 @@ def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path
     Raises `UserError` and `ConfigError`.
     """
     settings = Settings.model_validate({"mcpServers": {name: server}})
-    if problem := specs_of(settings, folder)[name].problem:
+    if problem := server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
     return add_server(file, name, server)

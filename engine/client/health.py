@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import reading
-from interlock.engine.store.address import ADDRESS, PARTS
-from interlock.engine.store.damage import damage, damaged_pages, unreadable
-from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store import ADDRESS, PARTS, reading
+from interlock.engine.store.integrity import damage, damaged_pages, diagnosed, unreadable
 from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]

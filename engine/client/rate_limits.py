@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.options import Options
-from interlock.engine.store import Store, admission, note_error, reading
+from interlock.engine.store import Store, rate_limits, reading
 from interlock.engine.store.queue import Submitted, submitted
+from interlock.engine.store.runs import note_error
 from interlock.state.errors import InterlockError
 
 
@@ -35,7 +36,7 @@ class QueuedTurn:
         """
         by = Submitted(whose["user"], whose["priority"], workflow, "")
         with Store(self.home).writing() as conn:
-            return admission.put_turn(conn, self.run, by, after_s)
+            return rate_limits.put_turn(conn, self.run, by, after_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
@@ -43,34 +44,34 @@ class QueuedTurn:
         `model`: whose limit stopped it before.
         """
         with Store(self.home).writing() as conn:
-            return admission.take_turn(conn, self.run, model)
+            return rate_limits.take_turn(conn, self.run, model)
 
     def stands(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
         with reading(self.home) as conn:
             assert conn is not None
-            return admission.stands(conn, self.run)
+            return rate_limits.stands(conn, self.run)
 
     def leave(self) -> None:
         with Store(self.home).writing() as conn:
-            admission.leave_turn(conn, self.run)
+            rate_limits.leave_turn(conn, self.run)
 
     def is_stopped(self) -> bool:
         """Whether somebody asked for the run's end."""
         with reading(self.home) as conn:
             assert conn is not None
-            return admission.is_stopped(conn, self.run)
+            return rate_limits.is_stopped(conn, self.run)
 
 
 def leave_stale_turns(home: Path, runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with Store(home).writing() as conn:
-        admission.leave_other_turns(conn, runs)
+        rate_limits.leave_other_turns(conn, runs)
 
 
 def with_fleet_limits(options: Options) -> Options:
     """Options of a drive whose model calls count for the limits over all workers."""
-    from interlock.engine.store.limited import FleetLimits
+    from interlock.engine.store.rate_limits import FleetLimits
 
     return replace(options, limited=FleetLimits())
 
@@ -84,7 +85,7 @@ def read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
         return None
     with Store(options.home).writing() as conn:
         if (whose := submitted(conn, run)).queue:
-            admission.put_back(conn, run, whose, wait, model=options.limited.model)
+            rate_limits.put_back(conn, run, whose, wait, model=options.limited.model)
             return None
         note_error(conn, run, wait.error)
     return LimitedDrive(wait.why, wait.seconds, options.limited.model)

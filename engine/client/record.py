@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.chain import dropped, first_prompt, messages_at
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.places import undone
+from interlock.engine.store.workspaces import undone
 from interlock.services.toolset import summarize_call
 from interlock.state.calls import CallView
 from interlock.state.context import UNDONE
@@ -67,7 +67,7 @@ def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
 
 def record_version(home: Path, run: str) -> tuple[object, ...]:
     """Changes whenever `events` may have grown, and costs little to read."""
-    return tuple(value for row in views.extent(home, run) for value in row)
+    return tuple(value for row in queries.extent(home, run) for value in row)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from interlock.engine.options import Decision
 from interlock.engine.read import check_edit
-from interlock.engine.store.request_ids import place_of
+from interlock.engine.store.queries import place_of
 from interlock.state.errors import UserError
 from interlock.state.text import cut, diff_stat, is_diff, one_line, visible
 

@@ -9,12 +9,13 @@ from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import read_options, reading
+from interlock.engine.store import reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import usage_of, usage_stats
+from interlock.engine.store.runs import read_options
 from interlock.engine.workflows import load_recorded_workflow
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import InterlockError

@@ -17,10 +17,10 @@ from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, reading, views
+from interlock.engine.store import Store, queries, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import task_writes
+from interlock.engine.store.foreign_saver import task_writes
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
@@ -43,13 +43,13 @@ from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.messages import Message
 
-Wanted = views.Wanted
+Wanted = queries.Wanted
 count_roots, roots, restless, run_names, run_workflows = (
-    views.count_roots,
-    views.roots,
-    views.restless,
-    views.names,
-    views.workflows,
+    queries.count_roots,
+    queries.roots,
+    queries.restless,
+    queries.names,
+    queries.workflows,
 )
 
 
@@ -144,7 +144,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         with_user_processors,
     )
     from interlock.engine.store.approvals import SqlApprovals
-    from interlock.engine.store.foreign import saver_for
+    from interlock.engine.store.foreign_saver import saver_for
 
     store = Store(options.home)
     row = find_run(options.home, run)
@@ -241,7 +241,7 @@ async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) 
 
 def ask_memory_store(home: Path, ask: Callable[[Any], Any]) -> Any:
     """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
-    from interlock.engine.store.foreign import memories
+    from interlock.engine.store.foreign_saver import memories
 
     Store(home).open()
     with memories(home / "interlock.db") as store:
@@ -259,7 +259,7 @@ class WaitingRequest:
 
 def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = views.interrupts(options.home, deepest(options.home, run))
+    rows = queries.interrupts(options.home, deepest(options.home, run))
     return [
         WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
     ]
@@ -267,7 +267,7 @@ def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
 
 def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    rows = views.asked(options.home, run, key)
+    rows = queries.asked(options.home, run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 
@@ -282,7 +282,7 @@ def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Messag
 
 def closed_interrupts(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
-    return {name for (name,) in views.closed_interrupts(options.home, deepest(options.home, run))}
+    return {name for (name,) in queries.closed_interrupts(options.home, deepest(options.home, run))}
 
 
 def decisions_from_resume(

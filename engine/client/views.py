@@ -14,9 +14,9 @@ from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import patch_of
 from interlock.engine.store.checkpoints import Due, RootCheckpoint
-from interlock.engine.store.places import Undone, undone
+from interlock.engine.store.queries import Row
 from interlock.engine.store.runs import deepest
-from interlock.engine.store.views import Row
+from interlock.engine.store.workspaces import Undone, undone
 from interlock.state.errors import UserError
 from interlock.state.names import display_name, is_hidden_node
 from interlock.state.text import one_line
@@ -24,12 +24,12 @@ from interlock.state.text import one_line
 if TYPE_CHECKING:
     from interlock.engine.client.record import RecordExtent
     from interlock.engine.effect_hints import Hint
-    from interlock.engine.read.lives import Life
+    from interlock.engine.read.lifecycles import Life
     from interlock.engine.read.run_path import Marks, RunPath
-    from interlock.engine.store import keeping
-    from interlock.engine.store.audited import Record
-    from interlock.engine.store.usage import By
-    from interlock.engine.store.usage import Sums as Sums
+    from interlock.engine.store import retention
+    from interlock.engine.store.audit import Record
+    from interlock.engine.store.queries import By
+    from interlock.engine.store.queries import Sums as Sums
     from interlock.engine.workflows import ListedWorkflow
     from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
@@ -188,49 +188,49 @@ class Views:
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
-        from interlock.engine.store.usage import statistics
+        from interlock.engine.store.queries import statistics
 
         return statistics(self.home, by, since)
 
     def sizes(self) -> dict[str, int]:
         """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
-        from interlock.engine.store.keeping import sizes
+        from interlock.engine.store.retention import sizes
 
         return sizes(self.home)
 
-    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "keeping.Plan":
+    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "retention.Plan":
         """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
-        from interlock.engine.store.keeping import plan
+        from interlock.engine.store.retention import plan
 
         return plan(self.home, now, keep_days, max_gb)
 
-    def prune(self, planned: "keeping.Plan") -> "Iterator[keeping.Due]":
+    def prune(self, planned: "retention.Plan") -> "Iterator[retention.Due]":
         """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
-        from interlock.engine.store.keeping import prune
+        from interlock.engine.store.retention import prune
 
         return prune(self.home, planned)
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many records there are, and a line for each that was changed, removed, inserted or moved."""
-        from interlock.engine.store.audited import verify
+        from interlock.engine.store.integrity import verify
 
         return verify(self.home, heads)
 
     def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
         """The audit's records from a time on (unix, seconds), of a run or of all."""
-        from interlock.engine.store.audited import records
+        from interlock.engine.store.integrity import records
 
         return records(self.home, since, run)
 
     def audit_head(self) -> dict[str, Any]:
         """The newest record's number and hash, signed. Raises `UserError` where there is none."""
-        from interlock.engine.store.audited import head
+        from interlock.engine.store.integrity import head
 
         return head(self.home)
 
     def export(self, run: str) -> dict[str, Any]:
         """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
-        from interlock.engine.travel.record import record_of
+        from interlock.engine.travel.run_export import record_of
 
         return record_of(self.home, self.run(run))
 
@@ -318,7 +318,7 @@ class Views:
 
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
-        from interlock.engine.store.damage import damage
+        from interlock.engine.store.integrity import damage
 
         return list(damage(self.home, run))
 
@@ -334,7 +334,7 @@ class Views:
 
     def life(self, run: str, chart: str, call: str | None = None) -> "Life":
         """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
-        from interlock.engine.read import lives
+        from interlock.engine.read import lifecycles
 
         if chart not in ("tool-call", "approval-mode"):
             raise UserError(
@@ -342,7 +342,11 @@ class Views:
             )
         if chart == "tool-call" and call is None:
             raise UserError(f"Which call? Name it with --call N. {_list_calls(self.calls(run))}")
-        found = lives.mode_life(self.home, run) if call is None else lives.call_life(self.home, run, call)
+        found = (
+            lifecycles.mode_life(self.home, run)
+            if call is None
+            else lifecycles.call_life(self.home, run, call)
+        )
         moves = (
             move._replace(why=move.why or decision_line(move.by)) if move.by else move for move in found.moves
         )
@@ -350,7 +354,7 @@ class Views:
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
-        from interlock.engine.travel.record import costs
+        from interlock.engine.travel.run_export import costs
 
         return costs(self.run(run), self.models(run))
 

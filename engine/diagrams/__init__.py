@@ -21,8 +21,8 @@ from interlock.engine.diagrams.graph_model import (
 )
 from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
 from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
-from interlock.engine.read.lives import Life
-from interlock.engine.read.run_path import RunPath, path_of, run_path
+from interlock.engine.read.lifecycles import Life
+from interlock.engine.read.run_path import Place, RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -96,11 +96,19 @@ def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
 
 def graph_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
-    for place, inner in walk_graphs(graph):
-        declared = {(w.source, w.target) for w in merged_edges(inner)}
+    for place, name, declared in _edges_by_place(graph):
         taken = declared if path is None else path.through(place, declared).edges
-        found |= {(inner.name or "", source, target) for source, target in taken}
+        found |= {(name, source, target) for source, target in taken}
     return found
+
+
+@cache
+def _edges_by_place(graph: Compiled) -> list[tuple[Place, str, set[tuple[str, str]]]]:
+    """The graph and every nested graph: the nodes around it, its name, and its edges."""
+    return [
+        (place, inner.name or "", {(one.source, one.target) for one in merged_edges(inner)})
+        for place, inner in walk_graphs(graph)
+    ]
 
 
 def declared_by_place(

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from langgraph.graph import END, START
 from statemachine import State, StateChart
 
-from interlock.engine.read.lives import Life
+from interlock.engine.read.lifecycles import Life
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask

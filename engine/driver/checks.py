@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.store.approvals import answered_requests
-from interlock.engine.store.hook_calls import Firing, HookLog
+from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
@@ -90,7 +90,7 @@ class RunChecks:
         root = self.workspace.root
         for folder, folders, files in os.walk(root):
             inside = os.path.relpath(folder, root)
-            folders[:] = [name for name in folders if not self._table.belongs_to_others(f"{name}/")]
+            folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
                 if self._table.kind_of(path):

@@ -17,12 +17,10 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal, effects_of
-from interlock.engine.store.model_calls import SqlModelLog
+from interlock.engine.store.journal import HookLog, SqlJournal, effects_of
+from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
@@ -262,11 +260,11 @@ def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp.servers import Servers
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root = prepared.workspace.root
     return Servers(
-        specs_of(prepared.settings, root),
+        server_specs(prepared.settings, root),
         workspace=root,
         env=prepared.tool_env,
         most=_process_limits(prepared),
@@ -402,7 +400,7 @@ def _make_models(
     prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
     conn = connections.conn
-    usage = Usage(conn, info.run, connections.epoch)
+    usage = UsageLedger(conn, info.run, connections.epoch)
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")

@@ -20,10 +20,10 @@ from interlock.engine.masking import SecretNotice
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import supersede
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.foreign import saver_for
+from interlock.engine.store.foreign_saver import saver_for
+from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.model_calls import usage_of, usage_stats
-from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
+from interlock.engine.store.journal import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import (
     HookEnvironment,

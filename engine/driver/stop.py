@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
-from interlock.engine.store.runs import StopAsked
+from interlock.engine.store.leases import StopAsked
 from interlock.graphs.foreign import user_code_positions
 from interlock.nodes.effects import running_effect_keys
 from interlock.state.deps import GRACE_S, Token

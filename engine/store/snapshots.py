@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import among, keep_option, listed_as_keys, read_options, reading, select
+from interlock.engine.store import among, listed_as_keys, reading, select
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.ignored import IGNORED, Ignored, ignored_in
-from interlock.engine.store.runs import origins
+from interlock.engine.store.runs import IGNORED, Ignored, ignored_in, keep_option, origins, read_options
 from interlock.engine.store.runs import related as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
@@ -26,7 +25,11 @@ if TYPE_CHECKING:
 
 UNSAVED = "unsaved"
 """The run's option that names calls whose changes no snapshot has, and why."""
+
+
 _MOST_UNSAVED = 100
+
+
 _WHY = "Tests that git ignores can't be compared"
 
 

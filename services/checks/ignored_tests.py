@@ -83,7 +83,7 @@ class IgnoredTests(WorkspaceTree):
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
 
     def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
-        from interlock.tools._opening import entry_kind, open_directory  # as in `WorkspaceTree`
+        from interlock.tools.workspace_files import entry_kind, open_directory  # as in `WorkspaceTree`
 
         folder = Path(self._base + path)
         try:
@@ -108,7 +108,7 @@ class IgnoredTests(WorkspaceTree):
             inside = f"{path}/{name}".lstrip("/")
             if is_private_name(name):
                 continue
-            if kind == "directory" and not self._table.belongs_to_others(f"{inside}/"):
+            if kind == "directory" and not self._table.is_third_party(f"{inside}/"):
                 folders.append(name)
             elif kind in ("file", "link") and self._is_wanted(inside, is_link=kind == "link"):
                 files.add(name)

@@ -128,7 +128,7 @@ class CheckTable:
 
     def kind_of(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
-        if self.belongs_to_others(path):
+        if self.is_third_party(path):
             return ""
         is_in_table = _any_row_matcher()(path)
         if is_in_table and _settings_matcher()(path):
@@ -144,7 +144,7 @@ class CheckTable:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
 
-    def belongs_to_others(self, path: str) -> bool:
+    def is_third_party(self, path: str) -> bool:
         """Return whether a path lies in a folder with packages of others, or in a cache."""
         return _foreign_folder_pattern().fullmatch(path) is not None
 

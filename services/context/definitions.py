@@ -98,13 +98,13 @@ def can_call_server_tool(definition: AgentDefinition, name: str) -> bool:
 def _build_report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Build an argument model `{report}` validated against a JSON Schema and declared to the model with it."""
 
-    def fits(report: Any) -> Any:
+    def validate_report(report: Any) -> Any:
         if wrong := misfit(schema, report):
             raise ValueError(wrong)
         return report
 
     class CompleteTaskArgs(BaseModel, extra="forbid"):
-        report: Annotated[Any, AfterValidator(fits)]
+        report: Annotated[Any, AfterValidator(validate_report)]
 
         @classmethod
         def model_json_schema(cls, *_args: Any, **_kwargs: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from interlock.state.calls import (
 )
 from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._opening import prepare_write_target, read_file_bytes, stat_without_links
+from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_without_links
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""

@@ -49,7 +49,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import (
+    from interlock.tools.workspace_files import (
         NotAFileError,
         open_regular_file,
     )  # imports all tools: only when needed
@@ -86,7 +86,7 @@ def sha256(data: bytes) -> str:
 
 def hash_file_at(place: "Place") -> str | None:
     """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
-    from interlock.tools._opening import open_regular_file  # imports all tools: only when needed
+    from interlock.tools.workspace_files import open_regular_file  # imports all tools: only when needed
 
     digest = hashlib.sha256()
     try:
@@ -116,7 +116,7 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bo
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools._opening import stat_without_links  # imports all tools: only when needed
+    from interlock.tools.workspace_files import stat_without_links  # imports all tools: only when needed
 
     try:
         mode = stat.S_IMODE(stat_without_links(place).st_mode)

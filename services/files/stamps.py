@@ -22,13 +22,13 @@ Look = Literal["content", "entries", "target"]
 
 
 class Stamps:
-    """The stamps of what is read in `noted`."""
+    """The stamps of what is read inside `recording`."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Look], Stamp] = {}
 
     @contextmanager
-    def noted(self) -> Generator[None]:
+    def recording(self) -> Generator[None]:
         """Note what is read inside the block."""
         before = _STAMPS.set(self)
         try:

@@ -27,7 +27,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
-from interlock.tools._opening import Kind, entry_kind, open_directory, stat_without_links
+from interlock.tools.workspace_files import Kind, entry_kind, open_directory, stat_without_links
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""

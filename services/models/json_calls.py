@@ -10,8 +10,8 @@ from pathlib import PurePath
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._arguments import normalize_argument_names
-from interlock.tools._json_calls import (
+from interlock.tools.call_arguments import normalize_argument_names
+from interlock.tools.json_calls import (
     MOST_LINES,
     WRITES,
     AllowedWrites,

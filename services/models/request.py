@@ -1,6 +1,6 @@
 """request: the request to a provider, the chunks of its answer, and the message assembled from them.
 
-Also parses calls that a model writes as tags in its text (`tools/_tags.py`).
+Also parses calls that a model writes as tags in its text (`tools/tag_calls.py`).
 """
 
 import base64
@@ -34,7 +34,7 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Thinking
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
-from interlock.tools._arguments import TaggedTools, normalize_argument_names
+from interlock.tools.call_arguments import TaggedTools, normalize_argument_names
 
 
 @dataclass(frozen=True)

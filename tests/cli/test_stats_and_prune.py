@@ -14,9 +14,8 @@ from scripted import shell, tools
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.store import select
-from interlock.engine.store.address import state_home
-from interlock.engine.store.keeping import CANDIDATES
+from interlock.engine.store import select, state_home
+from interlock.engine.store.retention import CANDIDATES
 from interlock.web.page_views import get_statistics
 
 CALL = shell("touch a.txt")

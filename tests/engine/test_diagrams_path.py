@@ -14,7 +14,7 @@ from interlock.engine.diagrams import graph_edges, mermaid_text
 from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import step_rows, waits
 from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
-from interlock.engine.store import Store, views
+from interlock.engine.store import Store, queries
 from interlock.engine.store.checkpoints import due_within
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
@@ -119,14 +119,14 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, read = Run(tmp_path, sample(even=ask)), list[int]()
-    steps_since = views.steps_since
+    steps_since = queries.steps_since
 
     def counting(*args: Any, **kwargs: Any) -> list[Any]:
         rows = steps_since(*args, **kwargs)
         read.append(len(rows))
         return rows
 
-    monkeypatch.setattr(views, "steps_since", counting)
+    monkeypatch.setattr(queries, "steps_since", counting)
 
     def look(status: str) -> RunPath:
         row: Any = SimpleNamespace(run="r", status=status)

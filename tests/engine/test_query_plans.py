@@ -17,7 +17,7 @@ from interlock.engine.client import Client
 from interlock.engine.options import Decision
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
-from interlock.engine.store.rows import Write
+from interlock.engine.store.tables import Write
 
 QUEUED = r"procrastinate|pg_|information_schema|sqlite_master|store_version|recorded_|temp\."
 """Tables of the database itself, of the queue, and those that only the store of a replay has."""

@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.state.text import cut_line, diff_stat
-from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import describe_nearest_text
+from interlock.tools.text_diff import unified_diff
 
 
 def test_a_diff_shows_what_changes_and_nothing_for_nothing() -> None:

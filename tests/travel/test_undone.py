@@ -8,7 +8,7 @@ from travel.conftest import Desk, shell, write
 from interlock.engine import resume_sync
 from interlock.engine.client import Client
 from interlock.engine.client.record import read_events
-from interlock.engine.store.places import undone
+from interlock.engine.store.workspaces import undone
 from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
 

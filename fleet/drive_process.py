@@ -1,0 +1,118 @@
+"""drive_process: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
+
+A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row; why its store can't
+be used is printed, and the worker tries again.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from interlock.engine.driver.run_definition import WORKER_DOOR
+from interlock.engine.driver.runner import resume_run
+from interlock.engine.driver.stop import provide_stop
+from interlock.engine.options import Options, Outcome
+from interlock.engine.store import Store
+from interlock.engine.store.leases import read_lease
+from interlock.engine.store.queue import give_up, note_stopped, submitted
+from interlock.engine.store.rate_limits import FleetLimits, put_back
+from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.workspaces import set_repository
+from interlock.fleet.checkout import UNKEPT, Checkout, check_out, clone_folder
+from interlock.fleet.commits import CloneCommits
+from interlock.fleet.delivery import deliver_outcome, push_tools
+from interlock.fleet.postgres_sessions import limit_idle_time
+from interlock.services.sandbox.sandbox import sandbox_error_cause
+from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
+from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
+
+TRY_AGAIN = 3
+"""Exit code: another process drives the run, or the store doesn't answer."""
+_IDLE_S = 0.2
+"""Seconds for which a drive keeps a connection beside its own and its heartbeat's: the server has few."""
+STALE_S = 8.0
+"""Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
+
+
+def main(run: str, at: str) -> int:
+    home = Path(at)
+    threading.Thread(target=exit_with_worker, daemon=True).start()
+    clear_own_environment()
+    limit_idle_time(_IDLE_S)
+    limits, env = FleetLimits(), drop_store_variables(os.environ)
+    options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
+    try:
+        check_run_id(run)  # it comes from a row, and names folders here
+        if files := check_out(home, run, clone_folder(os.environ)):
+            options = options_for_clone(options, run, files)
+        outcome = asyncio.run(_drive_run(run, options))
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
+        return TRY_AGAIN
+    except InterlockError as error:
+        isolated = isinstance(error, SandboxError)
+        why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
+        return _give_up_run(home, run, error.kind, why)
+    if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
+        print(outcome.error["message"], file=sys.stderr)
+        return TRY_AGAIN
+    if outcome.status in ("budget", "timeout"):
+        with Store(home).writing() as conn:
+            if limits.wait:
+                put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
+            elif outcome.status == "timeout":
+                note_stopped(conn, run, "timeout")
+    if files:
+        deliver_outcome(home, files, outcome, options)
+    return 0
+
+
+async def _drive_run(run: str, options: Options) -> Outcome:
+    with provide_stop() as stop:
+        return await resume_run(run, [], None, options, [], stop)
+
+
+def _give_up_run(home: Path, run: str, kind: str, why: str) -> int:
+    """End a run that would fail again, however often it is driven, unless another process drives it by now."""
+    with Store(home).writing() as conn:
+        lease = read_lease(conn, run)
+        if lease is None or not lease.held:
+            give_up(conn, run, kind, why)
+    return 0
+
+
+def options_for_clone(options: Options, run: str, files: Checkout) -> Options:
+    """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
+    where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    tools = push_tools(options.home, files.folder, files.options)
+    clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
+
+    def commits() -> tuple[str, bytes] | None:
+        try:
+            body = clone.read_if_changed()
+        except RunError:
+            _record_unsaved_place(options.home, run, files.options["at"])
+            raise
+        return None if body is None else (files.folder.name, body)
+
+    made = replace(options, **where, commits=commits, own_tools=tools)
+    return replace(made, skip_trust=files.trusted, sandbox=files.isolated)
+
+
+def _record_unsaved_place(home: Path, run: str, place: str) -> None:
+    """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
+    with Store(home).writing() as conn:
+        kept = kept_repository(conn, run)
+        places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), place])
+        set_repository(conn, run, {**kept, UNKEPT: "\n".join(places)})
+
+
+def exit_with_worker() -> None:
+    """The worker holds the other end of stdin: its end is a kill of this process, too."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)

@@ -1,0 +1,71 @@
+"""schedule_process: starts a run of a schedule when its time has come, in a process of its own."""
+
+import asyncio
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver.delegation import derive_run_id
+from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
+from interlock.engine.driver.runner import begin_run
+from interlock.engine.driver.schedule import STATE_OPTIONS
+from interlock.engine.driver.stop import provide_stop
+from interlock.engine.options import Options, Outcome
+from interlock.engine.read import exact_run
+from interlock.engine.store import Store, queue, reading
+from interlock.engine.store.queue import Schedule
+from interlock.fleet.drive_process import TRY_AGAIN, exit_with_worker
+from interlock.state.errors import BusyError, InterlockError, StoreError
+
+_UNDER_WAY = ("running", "queued", "waiting")
+
+
+def main(name: str, due: str, at: str) -> int:
+    home = Path(at)
+    threading.Thread(target=exit_with_worker, daemon=True).start()
+    try:
+        with reading(home) as conn:
+            assert conn is not None
+            found = queue.find(conn, name)
+        if found is None:
+            return 0
+        run, said = _start_scheduled_run(home, found, due)
+        with Store(home).writing() as conn:
+            queue.started(conn, name, run, said)
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
+        return TRY_AGAIN
+    return 0
+
+
+def _start_scheduled_run(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
+    """The run that was started last, and why none was now."""
+    run = derive_run_id(f"{schedule.name} at {due}")
+    if exact_run(home, run):  # before a kill
+        return run, ""
+    earlier = exact_run(home, schedule.run)
+    if earlier and earlier.status in _UNDER_WAY:
+        return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
+    try:
+        asyncio.run(_begin_run(schedule, _restore_options(home, schedule), run))
+    except (BusyError, StoreError):
+        raise
+    except InterlockError as error:
+        return schedule.run, str(error)
+    return run, ""
+
+
+async def _begin_run(schedule: Schedule, options: Options, run: str) -> Outcome:
+    with provide_stop() as stop:
+        return await begin_run(schedule.workflow, schedule.input, options, [], run, stop)
+
+
+def _restore_options(home: Path, schedule: Schedule) -> Options:
+    kept = schedule.options
+    new = Options(home=home, door=WORKER_DOOR, env=dict(os.environ), queue=schedule.queue)
+    made = restore_options(new, kept, schedule.workspace)
+    more: Any = {name: kept[name] for name in STATE_OPTIONS}
+    return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)
