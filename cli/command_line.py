@@ -41,9 +41,9 @@ def run(argv: list[str], own_process: bool) -> int:
         _end_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
-        from interlock.state.errors import bug
+        from interlock.state.errors import as_bug_error
 
-        return _report(argv, error, _output_lost(argv, error) or _explained(error) or bug(error))
+        return _report(argv, error, _output_lost(argv, error) or _explained(error) or as_bug_error(error))
 
 
 def _output_lost(argv: list[str], error: Exception) -> InterlockError | None:

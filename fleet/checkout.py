@@ -32,7 +32,13 @@ from interlock.services.snapshots.restore import apply_restore, plan_restore
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
 from interlock.state.errors import BusyError, RunError
-from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+from interlock.state.repository import (
+    FleetSettings,
+    Repository,
+    RepositoryError,
+    hide_credentials,
+    parse_repository,
+)
 
 __all__ = [
     "UNKEPT",
@@ -135,8 +141,8 @@ def _parse_repository(options: Mapping[str, str]) -> Repository:
     """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
     found = Repository(options["url"], options["ref"])
     try:
-        if repository(str(found)) != found:
-            raise RepositoryError(f"{without_user(str(found))!r} isn't a repository address.")
+        if parse_repository(str(found)) != found:
+            raise RepositoryError(f"{hide_credentials(str(found))!r} isn't a repository address.")
     except RepositoryError as error:
         raise RunError(f"The run names a repository that can't be used: {error}") from error
     return found

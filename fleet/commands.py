@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from interlock.cli.parsing import Args, Parser, action, number, option, takes
-from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
+from interlock.cli.render.output import err, format_count, format_duration, out, show_json, show_table
 from interlock.cli.warm.forked import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
@@ -69,11 +69,11 @@ def fleet(args: Args) -> None:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         house = {"connections": open_now, "max_connections": most, "open_requests": requests}
         return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
-    oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
-    counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
+    oldest = f", the oldest for {format_duration(max(queued))}" if queued else ""
+    counts = (format_count(alive, "worker"), format_count(len(jobs) - len(queued), "run") + " driven")
     house = f"{open_now} of {most} connections"
     out().print(
-        " · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request"), house])
+        " · ".join([*counts, f"{len(queued)} queued{oldest}", format_count(requests, "open request"), house])
     )
     if jobs:
         show_table(
@@ -86,5 +86,5 @@ def fleet(args: Args) -> None:
 
 def _job_cells(job: Job) -> tuple[str, ...]:
     waits = f"limit of {job.waits}" if job.waits else ""
-    state, since = "driven" if job.doing else "queued", elapsed(job.age_s)
+    state, since = "driven" if job.doing else "queued", format_duration(job.age_s)
     return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)

@@ -40,7 +40,7 @@ from interlock.fleet.left_behind import MOST, list_left_behind
 from interlock.fleet.mirrors import Mirror, run_git
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolResult, error_result
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.repository import Repository
 from interlock.state.tooling import Tool, ToolContext
@@ -227,13 +227,15 @@ def _make_push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
 
     async def run(args: RunShellCommandArgs, _context: ToolContext) -> ToolResult:
         if args.command != push_command(what):
-            return failure(
+            return error_result(
                 "changed", "A push can be approved or refused, but not changed. Nothing was pushed."
             )
         try:
             commit = await asyncio.to_thread(_push_changes, home, folder, what)
         except RunError as error:
-            return failure("push", f"Branch {_branch_name(what)!r} wasn't pushed to {what['url']!r}: {error}")
+            return error_result(
+                "push", f"Branch {_branch_name(what)!r} wasn't pushed to {what['url']!r}: {error}"
+            )
         done = f"Pushed {commit[:12]} to {_branch_name(what)} of {what['url']}."
         left = (
             f" Not pushed, as they may hold keys: {', '.join(kept)}."

@@ -20,7 +20,7 @@ from psycopg.types.string import TextLoader
 
 from interlock.engine.store import address_of, shown
 from interlock.services.files import disk
-from interlock.state.clock import follow
+from interlock.state.clock import follow_server_clock
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -158,7 +158,7 @@ def open_session(path: Path, options: str) -> Session:
     with convert_database_errors(path):
         conn = _connect_when_free(path, options)
         for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
-            follow(clock)
+            follow_server_clock(clock)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)

@@ -6,8 +6,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import JsonValue
 
-from interlock.prompts import load
-from interlock.state.calls import Answer, ApprovalRequest, ToolResult, failure
+from interlock.prompts import load_prompt
+from interlock.state.calls import Answer, ApprovalRequest, ToolResult, error_result
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired, Emit
@@ -93,13 +93,15 @@ def has_server_changed(deps: Deps, request: ApprovalRequest) -> bool:
 
 def server_changed_result(request: ApprovalRequest) -> ToolResult:
     """What the model reads when an answer was meant for a server that has another definition now."""
-    return failure("stale_approval", load("run/call_stale").text(files=f"the server of {request.call.name}"))
+    return error_result(
+        "stale_approval", load_prompt("run/call_stale").text(files=f"the server of {request.call.name}")
+    )
 
 
 def rejection_result(answer: Answer) -> ToolResult:
     """What the model reads after a rejection."""
     if answer.feedback:
-        text = load("run/call_rejected").text(feedback=answer.feedback)
+        text = load_prompt("run/call_rejected").text(feedback=answer.feedback)
     else:
-        text = load("run/call_rejected_silently").text()
-    return failure("rejected", text, by=answer.by, why=answer.feedback or "")
+        text = load_prompt("run/call_rejected_silently").text()
+    return error_result("rejected", text, by=answer.by, why=answer.feedback or "")

@@ -26,7 +26,7 @@ from interlock.nodes.tools_results import (
     record_hook_decision,
     record_person_decision,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
@@ -121,7 +121,7 @@ async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     record_call_decision(call.runtime, call.at(attempt), policy_decision(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
-        raise RefusedError(load("run/call_denied").text(tool=call.view.name, reason=why))
+        raise RefusedError(load_prompt("run/call_denied").text(tool=call.view.name, reason=why))
     return verdict
 
 
@@ -151,7 +151,7 @@ async def _fire_hooks(
         )
     if outcome.decision == "block":
         prompt = "run/call_blocked" if event == "BeforeTool" else "run/result_blocked"
-        raise RefusedError(load(prompt).text(reason=hook_reason(outcome)))
+        raise RefusedError(load_prompt(prompt).text(reason=hook_reason(outcome)))
     return outcome
 
 

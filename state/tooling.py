@@ -152,7 +152,9 @@ FilePath = Annotated[
 
 
 @cache
-def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: str) -> type[BaseModel]:
+def restrict_field(
+    args: type[BaseModel], field: str, names: tuple[str, ...], missing: str
+) -> type[BaseModel]:
     """`args` with one field restricted to these names. `missing` starts the error for any other name."""
 
     def known(name: str) -> str:
@@ -178,7 +180,7 @@ class FileChange(BaseModel, defer_build=True):
     """What found the place of the change."""
 
 
-def always(result: ToolResult) -> "Run":
+def answered_by_graph(result: ToolResult) -> "Run":
     """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape

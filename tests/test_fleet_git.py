@@ -17,7 +17,7 @@ from test_fleet import HASTY, Worker, fleet, is_told
 from interlock.fleet.commits import CloneCommits, Commits, restore_commits
 from interlock.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
-from interlock.state.repository import FleetSettings, repository
+from interlock.state.repository import FleetSettings, parse_repository
 
 __all__ = ["fleet", "run"]
 
@@ -238,7 +238,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
     git("commit", "-qm", "theirs", at=other)
     theirs = git("rev-parse", "HEAD", at=other)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.for_repository(repository(f"file://{origin}"), tmp_path / "clones", mine)
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}"), tmp_path / "clones", mine)
     commit = mirror.fetch_commit()
 
     def clone(name: str) -> Path:
@@ -446,7 +446,7 @@ def test_a_repository_that_cannot_be_cloned_says_why(tmp_path: Path, origin: Pat
 
     def cloned(address: str, settings: FleetSettings = mine) -> str:
         with pytest.raises(RunError) as refused:
-            Mirror.for_repository(repository(address), tmp_path / "clones", settings).commit()
+            Mirror.for_repository(parse_repository(address), tmp_path / "clones", settings).commit()
         return str(refused.value)
 
     assert "is a folder of the worker" in cloned(f"file://{origin}", FleetSettings.model_validate({}))
@@ -470,7 +470,7 @@ def test_nothing_of_a_repository_is_executed_when_it_is_checked_out(
     git("push", "-q", str(origin), "main", at=source)
     (origin / "hooks").mkdir(exist_ok=True)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.for_repository(repository(f"file://{origin}@main"), tmp_path / "clones", mine)
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}@main"), tmp_path / "clones", mine)
     (folder := tmp_path / "clone").mkdir()
     mirror.check_out(mirror.fetch_commit(), folder)
     assert (folder / "a.txt").read_text() == "one\n"

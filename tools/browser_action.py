@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from interlock.state.calls import Preview, ToolError, ToolResult
 from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.tools.host_addresses import (
     describe_private_host,
@@ -214,7 +214,10 @@ def _to_tool_result(answer: Mapping[str, Any]) -> ToolResult:
     lines.append("[picture of the page (image/png), shown beside this text]")
     part = DataPart(type="image", mime_type="image/png", data=answer["screenshot"])
     return ToolResult(
-        status="success", content=clean("\n".join(lines)), meta={"summary": answer["url"]}, data=(part,)
+        status="success",
+        content=replace_surrogates("\n".join(lines)),
+        meta={"summary": answer["url"]},
+        data=(part,),
     )
 
 

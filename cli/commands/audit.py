@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.parsing import Args, Parser, action, one_of, option, since, takes
-from interlock.cli.render.output import counted, err, out, redacted, show_json, show_table
+from interlock.cli.render.output import err, format_count, out, redacted, show_json, show_table
 from interlock.engine.client import Client
 from interlock.engine.client.decision_lines import format_clock
 from interlock.state.errors import UserError
@@ -38,9 +38,9 @@ def _verify(args: Args) -> int:
         show_json({"records": number, "problems": found})
     elif found:
         out().print_all(found)
-        err().print(f"{counted(len(found), 'problem')} in {counted(number, 'record')}.")
+        err().print(f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}.")
     else:
-        out().print(f"{counted(number, 'record')}: nothing was changed, removed, inserted or moved.")
+        out().print(f"{format_count(number, 'record')}: nothing was changed, removed, inserted or moved.")
     return 1 if found else 0
 
 

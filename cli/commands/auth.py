@@ -10,7 +10,7 @@ from interlock.cli.render.output import err, out, show_json, show_table
 from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
-from interlock.state.text import counted, listed, visible
+from interlock.state.text import format_count, join_some, visible
 
 _NAMED = 5
 
@@ -81,7 +81,9 @@ def _line(result: dict[str, object]) -> str:
 
 def _models(found: list[str]) -> str:
     return (
-        f"{counted(len(found), 'model')} ({listed([*map(visible, found)], _NAMED)})" if found else "0 models"
+        f"{format_count(len(found), 'model')} ({join_some([*map(visible, found)], _NAMED)})"
+        if found
+        else "0 models"
     )
 
 

@@ -13,10 +13,10 @@ from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import (
     DECIDED,
     Paint,
-    counted,
+    abbreviate_home,
+    format_count,
     one_line,
     out,
-    place,
     show_json,
     show_table,
     visible,
@@ -201,7 +201,7 @@ def _considered(rules: Sequence[Shown], paint: Paint) -> Iterator[str]:
 def _at_home(rule: str) -> str:
     """Shorten a rule's paths in the home directory to `~/…`."""
     words: list[str] = rule.split(" ")
-    return " ".join([place(word) for word in words])
+    return " ".join([abbreviate_home(word) for word in words])
 
 
 @takes(
@@ -248,7 +248,7 @@ def _list(check: "HookCheck", as_json: bool) -> None:
     if not hooks:
         return out().print('No hooks apply here. Define hooks in a settings file under "hooks".')
     rows = [
-        (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
+        (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), abbreviate_home(h["source"]))
         for h in hooks
     ]
     show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
@@ -267,7 +267,7 @@ def _tried(shown: Shown, paint: Paint) -> Iterator[str]:
     hooks: Sequence[Shown] = shown["hooks"]
     subject = shown["subject"]
     about = f" for {one_line(subject)}" if subject else ""
-    many = counted(len(hooks), "hook") if hooks else "no hook"
+    many = format_count(len(hooks), "hook") if hooks else "no hook"
     order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
     yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
     for number, hook in enumerate(hooks, 1):
@@ -283,7 +283,7 @@ def _details(hook: Shown, paint: Paint) -> Iterator[str]:
         return
     if hook["name"]:
         yield _indented("command", hook["command"])
-    yield _indented("from", f"{place(hook['source'])}, {hook['place']}")
+    yield _indented("from", f"{abbreviate_home(hook['source'])}, {hook['place']}")
     yield _indented("matcher", hook["matcher"] or "* (everything)")
     yield _indented("manner", _manner(hook))
     yield _indented("input", visible_json(hook["input"]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.exporting import draw_graph, load_workflow, written
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, either, number, one_of, option, takes, word
-from interlock.cli.render.output import err, out, place
+from interlock.cli.render.output import abbreviate_home, err, out
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
 
@@ -126,7 +126,7 @@ def export(args: Args) -> int | None:
     )
     _put(data, args.output)
     if args.output:
-        err().print(f"Exported run {run.run} to {place(str(args.output))}.")
+        err().print(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
 
 
 @takes(

@@ -13,12 +13,12 @@ from interlock.cli.flags import MODE, configuration_of, options_here
 from interlock.cli.near import nearest
 from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
-    counted,
-    elapsed,
+    abbreviate_home,
     err,
+    format_count,
+    format_duration,
     one_line,
     out,
-    place,
     show_json,
     show_table,
     warn,
@@ -119,7 +119,7 @@ def _list(args: Args) -> int:
 
 def _offer(view: Shown) -> tuple[str, str]:
     parts = [
-        counted(len(view[kind]), kind.removesuffix("s"))
+        format_count(len(view[kind]), kind.removesuffix("s"))
         for kind in ("tools", "resources", "templates", "prompts")
         if view[kind]
     ]
@@ -146,7 +146,7 @@ def _named(args: Args) -> str:
 
 def _lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
-    yield f"{view['name']}{about}: {view['status']} after {elapsed(view['ms'] / 1000)}"
+    yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
         yield f"  {one_line(view['error'])}"
     yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])
@@ -169,7 +169,7 @@ def _add(args: Args) -> None:
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
-    err().print(f"{args.name} {took} in {place(str(file))}. {then}")
+    err().print(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
 
 
 def _entry(args: Args) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _remove(args: Args) -> None:
     from interlock.services.mcp.spec import remove_server
 
     remove_server(file := _file(args), _named(args))
-    err().print(f"{args.name} removed from {place(str(file))}.")
+    err().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
 def _auth(args: Args) -> None:
@@ -222,7 +222,7 @@ def _auth(args: Args) -> None:
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
-    err().print(f"{signed} {name}: {counted(tools, 'tool')}.")
+    err().print(f"{signed} {name}: {format_count(tools, 'tool')}.")
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:

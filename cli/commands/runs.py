@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
     Paint,
+    abbreviate_home,
     ago,
-    amount,
     dollars,
-    elapsed,
     err,
+    format_amount,
+    format_duration,
     one_line,
     out,
-    place,
     show_json,
     show_table,
     visible,
@@ -86,9 +86,9 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
         row.run,
         row.standing,
         ago(row.updated),
-        amount(row.tokens),
+        format_amount(row.tokens),
         dollars(row.usd),
-        place(row.workspace),
+        abbreviate_home(row.workspace),
         what,
     )
 
@@ -138,7 +138,7 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
         waiting = list(group)
         if run not in runs:
             continue
-        about = f"asked {ago(waiting[0].asked_at)} · {place(runs[run].workspace)}"
+        about = f"asked {ago(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.terminal else 0
@@ -177,7 +177,7 @@ def _step_cells(step: Step) -> tuple[str, ...]:
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
     went = ": ".join(part for part in (step.route, one_line(step.reason, 120), did) if part)
-    return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), went)
+    return (number, at, node, format_duration(step.ms / 1000), ", ".join(step.keys), went)
 
 
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")

@@ -9,7 +9,7 @@ from interlock.cli.commands.show import run_lines
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, number, option, takes, word
-from interlock.cli.render.output import CHANGED, elapsed, err, out, place, show_json, way
+from interlock.cli.render.output import CHANGED, abbreviate_home, err, format_duration, out, show_json, way
 from interlock.engine.client import Client
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
@@ -45,7 +45,9 @@ def _tell_forked(fork: "Forked", as_json: bool) -> None:
     if as_json:
         return show_json(vars(fork))
     paint = out()
-    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    paint.print(
+        f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
+    )
     paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
 
 
@@ -141,7 +143,7 @@ def _show_replayed(found: "Replayed") -> None:
         if differs is None or point.step < differs:
             paint.print(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
     if found.divergence is None:
-        took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
+        took = f"{format_duration(found.replayed_s)}, recorded {format_duration(found.recorded_s)}"
         paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
     paint.print_all(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
@@ -161,7 +163,9 @@ def _gone_on(args: Args) -> int:
         return outcome.exit_code
     view.finish(outcome)
     paint = err()
-    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    paint.print(
+        f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
+    )
     if found.divergence is None:
         paint.print("It took the recorded path.")
     else:

@@ -10,14 +10,22 @@ from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 
-from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, one_line, way
+from interlock.cli.render.output import (
+    format_amount,
+    format_count,
+    format_duration,
+    is_diff,
+    one_line,
+    shorten,
+    way,
+)
 from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.engine.client import Call
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
 from interlock.engine.client.requests import brief_arguments
 from interlock.state.context import UNDONE
 from interlock.state.names import RAISED
-from interlock.state.text import harmless, json_text, visible, visible_json
+from interlock.state.text import escape_controls, json_text, visible, visible_json
 
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -63,11 +71,13 @@ def page(record: Record, drawn: bytes) -> str:
 
 def report(record: Record, drawn: str) -> str:
     """The Markdown report. `drawn`: the diagram as Mermaid text."""
-    return harmless("\n".join(line for part in _parts(record) for line in _markdown(part, drawn)) + "\n")
+    return escape_controls(
+        "\n".join(line for part in _parts(record) for line in _markdown(part, drawn)) + "\n"
+    )
 
 
 def _parts(record: Record) -> Iterator[Part]:
-    yield Part("title", cut(record["title"], 200))
+    yield Part("title", shorten(record["title"], 200))
     yield Part("soft", " · ".join(_facts(record)))
     yield Part("soft", record["workspace"])
     if record["error"]:
@@ -169,14 +179,14 @@ def _decided(item: Record) -> tuple[str, ...]:
 def _steps(record: Record) -> Iterator[tuple[str, ...]]:
     for s in record["steps"]:
         if s["depth"] == 0:
-            took = elapsed(s["ms"] / 1000)
+            took = format_duration(s["ms"] / 1000)
             went = f"{s['route']}: {s['reason']}" if s["route"] == RAISED else s["route"] or ""
             yield format_clock(s["started"]), str(s["step"]), s["node"], took, went
 
 
 def _used(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
     for name, n in models.items():
-        tokens = amount(n["input_tokens"]), amount(n["output_tokens"])
+        tokens = format_amount(n["input_tokens"]), format_amount(n["output_tokens"])
         yield name, str(n["requests"]), *tokens, _dollars(n["usd"])
 
 
@@ -192,8 +202,8 @@ def _dollars(usd: float | None) -> str:
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
     for name, used in models.items():
-        tokens = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
-        yield f"{name}: {counted(used['requests'], 'request')}, {tokens}, {_dollars(used['usd'])}"
+        tokens = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
+        yield f"{name}: {format_count(used['requests'], 'request')}, {tokens}, {_dollars(used['usd'])}"
 
 
 _TAGS = {
@@ -250,12 +260,12 @@ _LINE = re.compile(r"[\r\n]")
 
 def _text(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
-    return escape(harmless(text) if _LINE.search(text) else visible(text))
+    return escape(escape_controls(text) if _LINE.search(text) else visible(text))
 
 
 def _rich(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
-    return _reader().render(harmless(text))
+    return _reader().render(escape_controls(text))
 
 
 @cache

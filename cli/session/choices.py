@@ -12,7 +12,7 @@ from rich.text import Text
 from interlock.cli.catalog import execute
 from interlock.cli.driving import is_plain
 from interlock.cli.near import nearest
-from interlock.cli.render.output import CHANGED, ago, one_line, place
+from interlock.cli.render.output import CHANGED, abbreviate_home, ago, one_line
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed, words
 from interlock.cli.session.session import Session
@@ -162,7 +162,7 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
 async def dress(session: Session) -> None:
     """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
-        folder = place(str(session.workspace))
+        folder = abbreviate_home(str(session.workspace))
         session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
         settings = await to_thread(lambda: session.client.settings(session.workspace))
@@ -247,7 +247,7 @@ async def fork(session: Session, rest: str) -> None:
     run, step = session.this_run, _step_in(rest, "/fork")
     made = await to_thread(lambda: session.client.fork(run, step))
     session.screen.note(
-        f"Run {made.run} is forked from {run} at step {step}, in {place(made.workspace)}.\n"
+        f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
         f"Go on: interlock resume {made.run}"
     )
 

@@ -20,7 +20,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from interlock.state.text import harmless, visible
+from interlock.state.text import escape_controls, visible
 
 _ANSI = ANSISyntaxTheme(
     {
@@ -180,7 +180,7 @@ def _wrap(line: Text, width: int) -> Iterator[Text]:
 
 def safe(line: Text) -> Text:
     """The line without control characters that a terminal would obey."""
-    plain = harmless(line.plain)
+    plain = escape_controls(line.plain)
     return line if plain == line.plain else Text(plain, line.style)
 
 

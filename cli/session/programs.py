@@ -21,7 +21,7 @@ from typing import Any
 from rich.text import Text
 
 from interlock.cli.catalog import execute
-from interlock.cli.render.output import elapsed, one_line, out, plain, redacted, written_to
+from interlock.cli.render.output import format_duration, one_line, out, plain, redacted, written_to
 from interlock.cli.render.results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.wording import in_session
@@ -30,7 +30,7 @@ from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
-from interlock.state.text import cut_line
+from interlock.state.text import find_cut_diff_line
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
@@ -166,7 +166,7 @@ async def run_shell_line(session: Session, line: str) -> None:
     code = await process.wait() if process.returncode is None else process.returncode
     session.aside(_drained(process.stdout))
     session.screen.end()
-    facts = [_exit_of(code), elapsed(loop.time() - began)]
+    facts = [_exit_of(code), format_duration(loop.time() - began)]
     _show_output(session, line, output.text, " · ".join(filter(None, facts)))
     note = f"$ {line}\n{output.text.rstrip()}\n[{_exit_of(code) or 'exit 0'}]\n"
     session.note_for_model("a shell line that the user ran, and its output", note)
@@ -318,7 +318,7 @@ def _now(request: Request, workspace: Path) -> str:
 
 def sides(diff: str, now: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
-    if cut := cut_line(diff):
+    if cut := find_cut_diff_line(diff):
         was, becomes = _alone(diff)
         return was + cut, becomes + cut
     before: list[str] = []

@@ -37,7 +37,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.text import harmless
+from interlock.state.text import escape_controls
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
 """SGR sequences (colours, bold) as rich writes them."""
@@ -155,7 +155,7 @@ class Screen:
         with self._lock:
             self._finish_answer()
             stream = MarkdownStream(self._page())
-            self._put([*stream.feed(harmless(text)), *stream.end()], "answer", apart=True)
+            self._put([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
             self._kind = "answered"
         self.changed()
 
@@ -170,7 +170,7 @@ class Screen:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
                 parts = STYLES.split(capture.get())
-                parts[::2] = map(harmless, parts[::2])
+                parts[::2] = map(escape_controls, parts[::2])
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
         self.changed()
@@ -285,7 +285,7 @@ class Screen:
             self._text = []
         self._text.append(event.content)
         self._doing("answering")
-        self._put(self._answer.feed(harmless(event.content)), "answer")
+        self._put(self._answer.feed(escape_controls(event.content)), "answer")
 
     def _thinks(self, event: Thought) -> None:
         if not self._answer:
@@ -300,7 +300,7 @@ class Screen:
         self._doing("")
         if self.thoughts:
             stream = MarkdownStream(Page(self._console, self.width - 2, ""))
-            lines = [*stream.feed(harmless(thought.strip())), *stream.end()]
+            lines = [*stream.feed(escape_controls(thought.strip())), *stream.end()]
             self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
         elif about := blocks.headline(thought):
             self._put([blocks.clipped(Text(f"∴ {about}", "thought"), self.width)], "line")
@@ -378,7 +378,7 @@ class Screen:
         self._print_note(text, style)
 
     def _print_note(self, text: str, style: str) -> None:
-        lines = (Text(line, style) for line in harmless(text).split("\n"))
+        lines = (Text(line, style) for line in escape_controls(text).split("\n"))
         self._put((part for line in lines for part in hanging(line, self.width)), "line")
 
     def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:

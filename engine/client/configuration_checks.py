@@ -37,9 +37,9 @@ from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
-from interlock.state.names import WAIT, mcp_name
+from interlock.state.names import WAIT, mcp_tool_name
 from interlock.state.run import HookEvent
-from interlock.state.text import first_fault, nearest, visible
+from interlock.state.text import did_you_mean, first_validation_error, visible
 from interlock.state.tooling import Ended, Tool
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
@@ -127,7 +127,7 @@ class PolicyCheck:
         given = asked.args.get("arguments")
         args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
         tool = str(asked.args.get("tool_name") or "read_resource")
-        return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
+        return asked.model_copy(update={"tool": mcp_tool_name(server, tool), "server": server, "args": args})
 
     def _policy_for(self, asked: PolicyQuestion) -> RulePolicy:
         named = [asked.server] if asked.server else []
@@ -135,7 +135,7 @@ class PolicyCheck:
         if asked.agent is None:
             return policy
         if asked.agent not in self._agents:
-            near = nearest(asked.agent, self._agents, 3)
+            near = did_you_mean(asked.agent, self._agents, 3)
             raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
         return policy.for_agent(asked.agent)
 
@@ -149,7 +149,7 @@ class PolicyCheck:
             return tool.risk, self._path_refusal(tool, call)
         other = _find_tool({**TOOLS, **self._tools}, call.name)
         if other is None:
-            near = nearest(call.name, tools, 3) or " List them with: interlock tools"
+            near = did_you_mean(call.name, tools, 3) or " List them with: interlock tools"
             named = ", ".join(map(repr, self._servers))
             hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
             if " " in call.name.strip():
@@ -164,7 +164,8 @@ class PolicyCheck:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
             raise InputError(
-                describe_argument_errors(call.name, tool.args, error), first_fault(error, "args")[0]
+                describe_argument_errors(call.name, tool.args, error),
+                first_validation_error(error, "args")[0],
             ) from error
         space = self._prepared.workspace
         try:
@@ -179,7 +180,7 @@ def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
     try:
         return PolicyQuestion.model_validate(fields)
     except ValidationError as error:
-        place, what = first_fault(error)
+        place, what = first_validation_error(error)
         extra = error.errors()[0]["type"] == "extra_forbidden"
         known = f"; expected {', '.join(PolicyQuestion.model_fields)}" if extra else ""
         raise InputError(f"{place}: {what}{known}.", place) from error

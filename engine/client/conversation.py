@@ -19,7 +19,7 @@ from interlock.engine.client.front_end import UNFINISHED, Front, Kind, Notice, R
 from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
 from interlock.engine.driver.decision_loop import ask_until_settled
 from interlock.engine.store import changes
-from interlock.state.errors import STOPPED, InterlockError, UserError, bug
+from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
 from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class WorkLine:
         except InterlockError as error:
             self.failed(error)
         except Exception as error:
-            self.failed(bug(error))
+            self.failed(as_bug_error(error))
         finally:
             self.busy, self.stop = False, None
             self.front.ended()
@@ -156,7 +156,7 @@ class EngineThread:
         except InterlockError:
             raise
         except Exception as error:
-            raise bug(error) from error
+            raise as_bug_error(error) from error
         finally:
             self.busy = False
 

@@ -43,7 +43,7 @@ from interlock.state.errors import CredentialsError, InputError, UntrustedError,
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
-from interlock.state.text import clean, nearest
+from interlock.state.text import did_you_mean, replace_surrogates
 from interlock.state.tooling import Tool
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     if not configuration.trusted and configuration.as_if_trusted().modes[0].get(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
-    hint = nearest(name, slugs)
+    hint = did_you_mean(name, slugs)
     raise InputError(
         f"Input field 'mode': no mode {name!r}.{hint} Expected one of {', '.join(slugs)}.", "mode"
     )
@@ -331,7 +331,7 @@ def _resolve_root(options: Options) -> Path:
         raise UserError(
             f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
         ) from error
-    if (shown := clean(str(root))) != str(root):
+    if (shown := replace_surrogates(str(root))) != str(root):
         raise UserError(
             f"Workspace {shown!r} can't be used: its path isn't UTF-8. Rename it, or name another one: -C DIR"
         )

@@ -44,7 +44,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
-from interlock.state.text import jsonable
+from interlock.state.text import to_jsonable
 
 
 @dataclass(frozen=True)
@@ -288,9 +288,9 @@ def repeatable_text(value: Any) -> str:
     try:
         text = json.dumps(value, sort_keys=True, default=_text_of, allow_nan=False)
     except (ValueError, TypeError):  # what JSON lacks: such numbers and keys
-        text = json.dumps(jsonable(value), sort_keys=True, default=str)
+        text = json.dumps(to_jsonable(value), sort_keys=True, default=str)
     return _RANDOM_ID.sub('"id": ""', text)
 
 
 def _text_of(value: object) -> str:
-    return str(jsonable(value))
+    return str(to_jsonable(value))

@@ -50,7 +50,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -114,7 +114,7 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
         raise ConfigError(f"{file}: no function {name!r}.")
     nodes = [key for key, value in found.items() if callable(value) and declared(value)]
     has = ", ".join(nodes) or "none"
-    raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
+    raise ConfigError(f"{file}: no function {name!r} under @node.{did_you_mean(name, nodes)} It has: {has}.")
 
 
 class Point(NamedTuple):

@@ -11,7 +11,7 @@ from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.file_content import (
     MOST_CHARS,
@@ -179,4 +179,6 @@ def _read_reference(
 
 
 def _text_reference(path: str, text: str, status: str) -> Reference:
-    return Reference(path, status, f"{len(text)} characters", (TextPart(text=clean(text) + "\n"),))
+    return Reference(
+        path, status, f"{len(text)} characters", (TextPart(text=replace_surrogates(text) + "\n"),)
+    )

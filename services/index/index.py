@@ -26,7 +26,7 @@ from interlock.services.index.sources import (
 )
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
-from interlock.state.deps import StopFlag, in_thread
+from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
 from interlock.tools.code_definitions import load_languages
@@ -170,7 +170,7 @@ class WorkspaceIndex:
                 self._check()
                 return work(*args)
 
-        return await in_thread(locked)
+        return await run_in_thread(locked)
 
     def _scan(self) -> bool:
         if not self._file.try_lock():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.state.calls import FilledForm, Form
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean_json, replace_surrogates
 
 if TYPE_CHECKING:
     from mcp.types import ElicitResult, ErrorData
@@ -43,7 +43,7 @@ def to_content(result: Any) -> Content:
     if made.text or result.structured_content is None:
         return made
     text = json.dumps(result.structured_content, ensure_ascii=False, indent=2)
-    return Content(clean(text), made.data, made.is_error)
+    return Content(replace_surrogates(text), made.data, made.is_error)
 
 
 def to_resource_content(result: Any) -> Content:
@@ -67,7 +67,7 @@ def _join_blocks(blocks: Any, is_error: bool = False) -> Content:
 def _join_parts(parts: list[str | Data], is_error: bool = False) -> Content:
     texts = [part if isinstance(part, str) else part.place for part in parts]
     data = tuple(part for part in parts if isinstance(part, Data))
-    return Content(clean("\n\n".join(text for text in texts if text)), data, is_error)
+    return Content(replace_surrogates("\n\n".join(text for text in texts if text)), data, is_error)
 
 
 def _convert_block(block: Any, place: int) -> str | Data:
@@ -141,11 +141,11 @@ def answer_input_request(under_way: Sequence[CallInput], params: Any) -> "Elicit
 
 def to_form(params: Any) -> Form:
     if params.mode == "url":
-        return Form(message=clean(params.message), url=clean(params.url))
+        return Form(message=replace_surrogates(params.message), url=replace_surrogates(params.url))
     schema: Any = clean_json(dict(params.requested_schema))
     fields: dict[str, Any] = {n: f for n, f in schema.get("properties", {}).items() if isinstance(f, dict)}
     needed = tuple(name for name in schema.get("required") or () if name in fields)
-    return Form(message=clean(params.message), fields=fields, needed=needed)
+    return Form(message=replace_surrogates(params.message), fields=fields, needed=needed)
 
 
 def requested_page_form(error: Any) -> Form | None:

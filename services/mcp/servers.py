@@ -25,11 +25,11 @@ from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.mcp.tokens import Learn
 from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
-from interlock.state.calls import CallView, Preview, ToolResult, failure
+from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
-from interlock.state.text import misfit, visible, visible_json
+from interlock.state.text import schema_violation, visible, visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
 from interlock.tools.file_content import LARGEST_MEDIA, to_media_part
 
@@ -128,15 +128,17 @@ class Servers:
         try:
             session = await one.require_session()
         except UnavailableError as error:
-            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+            return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         tool = self.tools().get(name)
         if tool is None:
             here = ", ".join(t.original for t in self._named_tools(one)[0]) or "none"
-            return failure(
+            return error_result(
                 "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
             )
-        if wrong := misfit(tool.parameters, args):  # it may want others than when the call was decided
-            return failure("invalid_tool_params", f"{name}: {wrong}")
+        if wrong := schema_violation(
+            tool.parameters, args
+        ):  # it may want others than when the call was decided
+            return error_result("invalid_tool_params", f"{name}: {wrong}")
         limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
         try:
             if tool.reads_resource:
@@ -149,11 +151,11 @@ class Servers:
                 return self._no_answer_failure(one, tool, error)
             if not again:
                 return await self.call(server, run, progress, again=True)
-            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+            return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except AnsweredError as error:
-            return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
+            return error_result("mcp_error", f"MCP server {server!r} refused the call: {error}")
         except InputWantedError as error:
-            return failure(
+            return error_result(
                 "input_wanted",
                 f"MCP server {server!r} asks for input: {visible(str(error))}",
                 form=error.form.model_dump(mode="json"),
@@ -163,7 +165,7 @@ class Servers:
     def _no_answer_failure(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
         kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
         why = str(error) or one.lost or CONNECTION_ENDED
-        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
+        return error_result(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
 
     async def read(self, server: str, uri: str) -> ToolResult:
         return await self._ask_or_replay([server, uri], lambda live: live.read(uri))
@@ -190,7 +192,7 @@ class Servers:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"
-            return failure("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
+            return error_result("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
         try:
             live = await one.require_session()
             try:
@@ -201,7 +203,7 @@ class Servers:
                     return await self._ask_server(server, ask, again=True)
                 raise
         except (UnavailableError, LostError, AnsweredError) as error:
-            return failure("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
+            return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
 
     async def _to_tool_result(self, content: Content, summary: str) -> ToolResult:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
@@ -216,7 +218,7 @@ class Servers:
             text = text.replace(data.place, f"[{about} is in {where}]", 1)
         text = text or "(no output)"
         if content.is_error:
-            return failure("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
+            return error_result("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
         return ToolResult(
             status="success", content=text, data=tuple(parts), meta={"summary": visible(summary)}
         )
@@ -311,7 +313,7 @@ class JoinedToolset(BuiltinToolset):
         if self.servers.owner(call.name) is None:
             return super().invalid(call)
         tool = self.servers.tools().get(call.name)
-        wrong = misfit(tool.parameters, call.args) if tool else ""
+        wrong = schema_violation(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
     def summary(self, call: CallView) -> str:

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from interlock.services.config.formats import edit_settings
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 from interlock.state.settings import McpServer, OAuthSettings, Settings
 from interlock.state.text import visible
 
@@ -211,7 +211,7 @@ def to_server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     }
     description = visible((tool.description or tool.title or "").strip())[:_DESCRIPTION]
     return ServerTool(
-        name=mcp_name(spec.name, tool.name),
+        name=mcp_tool_name(spec.name, tool.name),
         server=spec.name,
         original=tool.name,
         description=description or f"Tool {shown} of the MCP server {spec.name}.",
@@ -229,7 +229,7 @@ def make_resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> S
         lines.append(f"… and {len(resources) - _LISTED} more")
     uri = {"type": "string", "description": "The resource's address; of a template with its {…} filled in."}
     return ServerTool(
-        name=mcp_name(spec.name, "read_resource"),
+        name=mcp_tool_name(spec.name, "read_resource"),
         server=spec.name,
         original="read_resource",
         description="\n".join([f"Read a resource of the MCP server {spec.name}. It offers:", *lines]),

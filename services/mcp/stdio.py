@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
 from interlock.state.errors import RunError
-from interlock.state.text import clean_json, object_of, one_line, visible
+from interlock.state.text import as_object, clean_json, one_line, visible
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -178,7 +178,7 @@ def _repair_message(line: bytes) -> dict[str, Any] | None:
     from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
 
     try:
-        data = object_of(clean_json(json.loads(line.decode(errors="replace"))))
+        data = as_object(clean_json(json.loads(line.decode(errors="replace"))))
     except (ValueError, RecursionError):
         return None
     try:

@@ -17,7 +17,7 @@ import pytest
 from interlock.cli.catalog import execute
 from interlock.cli.driving import _show
 from interlock.cli.render.events import bar
-from interlock.cli.render.output import Paint, harmless, plain
+from interlock.cli.render.output import Paint, escape_controls, plain
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
@@ -298,7 +298,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
 
 
 def test_answers_keep_their_letters_but_lose_their_control() -> None:
-    assert harmless("שלום\u200f \u200d x\x1b]0;title\x07") == "שלום\u200f \u200d x\\x1b]0;title\\x07"
+    assert escape_controls("שלום\u200f \u200d x\x1b]0;title\x07") == "שלום\u200f \u200d x\\x1b]0;title\\x07"
     assert plain("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
 
 

@@ -7,7 +7,7 @@ import pytest
 from tool_calls import Calls
 
 from interlock.engine.client.doctor import check_machine
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.index.sources import cut_into_chunks
 from interlock.tools.table import TOOLS
 
@@ -84,5 +84,5 @@ def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_instal
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
 def test_instructions_are_returned(call: Calls, task: str) -> None:
-    call.context = replace(call.context, instructions=lambda name: load(f"instructions/{name}").text())
+    call.context = replace(call.context, instructions=lambda name: load_prompt(f"instructions/{name}").text())
     assert call.text("fetch_instructions", task=task).startswith("# Make a")
