@@ -143,7 +143,7 @@ class Client(Views):
         `run`: its id, by default a new one.
         """
         begin = partial(engine.run, workflow, input, options=self.options, run_id=run)
-        outcome = await self._driven(begin, renderers, stop)
+        outcome = await self._drive_for_followers(begin, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def go_on(
@@ -164,7 +164,7 @@ class Client(Views):
         resume = partial(
             engine.resume, run, prompt=prompt, decisions=decisions, options=self.options, instead=instead
         )
-        outcome = await self._driven(resume, renderers, stop)
+        outcome = await self._drive_for_followers(resume, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def drive_with_input(
@@ -177,7 +177,7 @@ class Client(Views):
         from interlock.engine.driver import runner
 
         drive = partial(runner.drive_with_input, run, given, at, options=self.options)
-        return await self._driven(drive, renderers, None)
+        return await self._drive_for_followers(drive, renderers, None)
 
     async def settle(
         self,
@@ -193,7 +193,7 @@ class Client(Views):
             drive = partial(
                 engine.resume, run, decisions=decisions, options=_options_after_decision(self.options)
             )
-            return await self._driven(drive, renderers, stop)
+            return await self._drive_for_followers(drive, renderers, stop)
 
         if asker is None or (stop and stop.why):
             return outcome
@@ -234,7 +234,7 @@ class Client(Views):
 
         return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
 
-    async def _driven(
+    async def _drive_for_followers(
         self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""

@@ -74,7 +74,9 @@ class Rewind:
         if self._step is not None:
             return self.forked()
         self._files.put(self._work)
-        note_undone(self._files.home, self._run.run, f"The user went back to before this run{self._named}")
+        note_undone(
+            self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
+        )
         return None
 
     def forked(self) -> Forked:
@@ -82,13 +84,15 @@ class Rewind:
         home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
         made = fork_run(home, run, step, in_place=True)
         note_undone(
-            home, made.run, f"The user went back from a later step of run {run} to step {step}{self._named}"
+            home,
+            made.run,
+            f"The user went back from a later step of run {run} to step {step}{self._changes_text}",
         )
-        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._named}")
+        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}")
         return made
 
     @property
-    def _named(self) -> str:
+    def _changes_text(self) -> str:
         return _describe_changes(self.changes)
 
 

@@ -74,10 +74,10 @@ class RunAgents:
 
     def scope(self, agent: str) -> Deps:
         if agent not in self._scopes:
-            self._scopes[agent] = self._made(self.instance(agent))
+            self._scopes[agent] = self._make_scope(self.instance(agent))
         return self._scopes[agent]
 
-    def _made(self, instance: AgentInstance) -> Deps:
+    def _make_scope(self, instance: AgentInstance) -> Deps:
         if self.root is None:
             raise TypeError("RunAgents.root isn't set: compose the deps first.")
         definition = instance.definition
@@ -135,7 +135,7 @@ class RunTasks:
             options = {**kept, "task_path": path, "subtask_of": self.info.run}
             title = self.prepared.redact(subtask.message)[:200]
             first = {
-                **self._same(parent),
+                **self._inherited_state(parent),
                 "prompt": chain.append("", [message]),
                 "head": "",
                 "mode": subtask.mode,
@@ -149,7 +149,7 @@ class RunTasks:
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _same(self, parent: TaskState) -> dict[str, object]:
+    def _inherited_state(self, parent: TaskState) -> dict[str, object]:
         limits = self.prepared.limits
         return {
             "approval_mode": parent["approval_mode"],
@@ -220,11 +220,11 @@ class RunPlans:
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            return self._new(run, head, prompt, modes, plan)
+            return self._plan_run(run, head, prompt, modes, plan)
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _new(
+    def _plan_run(
         self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
     ) -> NewRun:
         prepared = self.prepared

@@ -5,8 +5,6 @@ Rule: `docs/internals.md#one-driver`.
 
 import asyncio
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +23,12 @@ from interlock.engine.store.leases import (
     read_lease,
     take,
 )
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
+from interlock.services.process.identity import (
+    ProcessIdentity,
+    current_process,
+    is_alive,
+    kill_process_and_wait,
+)
 from interlock.state.errors import BusyError, InterlockError
 
 _HEARTBEAT_S = 2.0
@@ -66,7 +69,7 @@ class Lease:
         self._connect, self._conn = connect, connect()
         self._beat_s, self._on_lost, self._alone_s, self._on_stop = beat_s, lost, alone_s, stopped
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"heartbeat {run}", daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
 
     def release(self) -> None:
@@ -80,7 +83,7 @@ class Lease:
         with closing(self._connect()) as conn:
             note_stop(conn, self.run, self.epoch, why)
 
-    def _keep(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send heartbeats until released or lost."""
         heard = time.monotonic()
         try:
@@ -200,44 +203,3 @@ def _busy_error(run: str, row: LeaseRow) -> BusyError:
     pid, host = row.owner.pid, row.owner.host
     how = "there." if is_alive(row.owner) is None else f"with: kill {pid}"
     return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it {how}")
-
-
-_KILLED_S = 10.0
-"""Seconds within which a killed process must be gone."""
-
-
-async def kill_process_and_wait(owner: ProcessIdentity) -> None:
-    """SIGKILL a process of this host and wait until it is gone. Raises `BusyError` if it stays."""
-    try:
-        _send_sigkill(owner)
-    except PermissionError as error:
-        raise BusyError(
-            f"Process {owner.pid} of another user doesn't answer and blocks this run. "
-            f"Have it stopped, then try again: kill -9 {owner.pid}"
-        ) from error
-    deadline = time.monotonic() + _KILLED_S
-    while is_alive(owner):
-        if time.monotonic() > deadline:
-            raise BusyError(
-                f"Process {owner.pid} was killed but doesn't end (it waits for a device). "
-                "Try again when it has exited."
-            )
-        await asyncio.sleep(0.005)
-
-
-def _send_sigkill(owner: ProcessIdentity) -> None:
-    """SIGKILL, where possible through a pid descriptor, so the pid can't be reused between check and signal."""
-    if sys.platform == "linux":
-        try:
-            descriptor = os.pidfd_open(owner.pid)
-        except ProcessLookupError:
-            return
-        try:
-            if is_alive(owner):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
-        finally:
-            os.close(descriptor)
-    elif is_alive(owner):
-        os.kill(owner.pid, signal.SIGKILL)

@@ -169,9 +169,9 @@ async def begin_run(
     root = repository_place(options) or str(prepared.workspace.root)
 
     if options.schedule:
-        from interlock.engine.driver.schedule import keep
+        from interlock.engine.driver.schedule import store_schedule
 
-        return keep(
+        return store_schedule(
             store, options, str(workflow), title, root, kept, prepared.redact.redact_json(dict(input))
         )
 
