@@ -18,7 +18,7 @@ from interlock.engine.client.following import RunStanding
 from interlock.engine.client.front_end import UNFINISHED, Front, Kind, Notice, RunInput, TokenCounts
 from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
 from interlock.engine.driver.decision_loop import ask_until_settled
-from interlock.engine.store import changes
+from interlock.engine.store import watch_changes
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
 from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
 
@@ -372,7 +372,7 @@ class Conversation(WorkLine):
 
     async def watch(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
-        with closing(changes(self.home)) as changed:
+        with closing(watch_changes(self.home)) as changed:
             while True:
                 await asyncio.sleep(_LOOK_S)
                 if not self.run or self._thread.busy or not changed():

@@ -17,11 +17,11 @@ from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, queries, reading
+from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import task_writes
-from interlock.engine.store.runs import deepest, end_run
+from interlock.engine.store.runs import innermost_waiting_subtask, mark_run_done
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
@@ -202,7 +202,7 @@ async def update_state(
     from interlock.engine.driver.drive import Drive
     from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store.approvals import supersede
+    from interlock.engine.store.approvals import withdraw_open_requests
 
     store = Store(options.home)
     row, defined, _ = check_drivable(find_run(options.home, run), _without_choices(options))
@@ -214,9 +214,9 @@ async def update_state(
         try:
             config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
             made = await _write_state(drive.app, config, values, as_node)
-            supersede(drive.conn, run)
+            withdraw_open_requests(drive.conn, run)
             if not (await drive.app.aget_state(drive.config)).next:
-                end_run(drive.conn, run)
+                mark_run_done(drive.conn, run)
             drive.conn.flush(last=True)
             return made
         finally:
@@ -259,7 +259,7 @@ class WaitingRequest:
 
 def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = queries.interrupts(options.home, deepest(options.home, run))
+    rows = queries.interrupts(options.home, innermost_waiting_subtask(options.home, run))
     return [
         WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
     ]
@@ -273,7 +273,7 @@ def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalReq
 
 def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
     """The messages up to a record, each with its own record's id."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None or not head:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
@@ -282,7 +282,10 @@ def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Messag
 
 def closed_interrupts(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
-    return {name for (name,) in queries.closed_interrupts(options.home, deepest(options.home, run))}
+    return {
+        name
+        for (name,) in queries.closed_interrupts(options.home, innermost_waiting_subtask(options.home, run))
+    }
 
 
 def decisions_from_resume(

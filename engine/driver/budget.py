@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.model_calls import UsageLedger
-from interlock.engine.store.runs import first_task, with_subtasks
+from interlock.engine.store.runs import first_task, run_and_subtasks
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
@@ -72,7 +72,7 @@ class RunBudget:
     @cached_property
     def _sharing_runs(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
-        return with_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
+        return run_and_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Reserve the tokens, and return those left for the reply; None: any.

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.engine.store.approvals import answered_requests
+from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.journal import Firing, HookLog
-from interlock.engine.store.runs import related
+from interlock.engine.store.runs import related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
@@ -167,8 +167,8 @@ class RunChecks:
     def _accepted_test_changes(self) -> dict[str, str]:
         """Changes of tests that people accepted in this run, and in those that it belongs to."""
         found: dict[str, str] = {}
-        for run in (*related(self.log.conn, self.log.run), self.log.run):
-            for request, answer in answered_requests(self.log.conn, run, REQUEST):
+        for run in (*related_runs(self.log.conn, self.log.run), self.log.run):
+            for request, answer in list_answered_requests_of_tool(self.log.conn, run, REQUEST):
                 if answer["choice"] == "proceed_once":
                     found |= request["call"]["args"]["tests"]
         return found

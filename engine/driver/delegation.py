@@ -13,12 +13,12 @@ from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import (
     ALPHABET,
     NewRun,
-    how_it_ended,
+    ended_subtask_status,
     insert_child,
     is_row_sealed,
     read_options,
@@ -162,10 +162,10 @@ class RunTasks:
 
     def end(self, run: str) -> TaskEnd | None:
         with closing(self.store.connect()) as conn:
-            ended = how_it_ended(conn, run)
+            ended = ended_subtask_status(conn, run)
             if ended in (None, "removed"):
                 return ended and TaskEnd("removed", "", {})
-            values = state_at(self.store.home, run)
+            values = read_state_at_step(self.store.home, run)
             if ended != "done" or not values.get("result"):
                 return TaskEnd("cancelled", "", refusals_of_state(values))
             text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text

@@ -19,10 +19,10 @@ from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking
 from interlock.engine.masking import SecretNotice
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import supersede
+from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.foreign_saver import saver_for
 from interlock.engine.store.integrity import diagnosed
-from interlock.engine.store.leases import fence, lost
+from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
@@ -91,7 +91,7 @@ class Drive:
         self.conn = store.connect_driver()
         with ExitStack() as stack:
             stack.callback(self.conn.close)
-            fence(self.conn, lease)
+            fence_commits(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
@@ -133,7 +133,7 @@ class Drive:
                     snapshot = await self._read_snapshot()
                     resume = self._pending_answers(snapshot)
                     if self.stop.why == "lost":
-                        raise lost(self.conn, self.lease)
+                        raise lost_run_error(self.conn, self.lease)
                     if self.stop.why or not resume:
                         return snapshot
                     graph_input = Command(resume=resume)
@@ -376,7 +376,7 @@ async def continuation_input(
     drive.reruns_waiting_nodes = given is None
     await drive.resume_input()
     if given is not None:
-        supersede(drive.conn, drive.lease.run)
+        withdraw_open_requests(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
     input = chosen.input_as_given(given)

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store, address_of, explained
+from interlock.engine.store import Store, explain_store_errors, read_store_address
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import (
     LeaseRow,
     StopAsked,
-    asked_to_stop,
-    beat,
-    give_back,
-    note_stop,
+    claim_lease,
     read_lease,
-    take,
+    read_stop_request,
+    record_stop_reason,
+    release_lease,
+    send_heartbeat,
 )
 from interlock.services.process.identity import (
     ProcessIdentity,
@@ -81,7 +81,7 @@ class Lease:
     def note_end(self, why: StopAsked) -> None:
         """Note why the process ends in the middle of the drive, whose code heeds nothing. From any thread."""
         with closing(self._connect()) as conn:
-            note_stop(conn, self.run, self.epoch, why)
+            record_stop_reason(conn, self.run, self.epoch, why)
 
     def _send_heartbeats(self) -> None:
         """Send heartbeats until released or lost."""
@@ -89,7 +89,7 @@ class Lease:
         try:
             while not self._stop.wait(self._beat_s):
                 sent = time.monotonic()
-                taken = beat(self._conn, self.run, self.epoch)
+                taken = send_heartbeat(self._conn, self.run, self.epoch)
                 if taken:
                     heard = sent
                 if taken is False or self._is_cut_off(heard):
@@ -101,14 +101,14 @@ class Lease:
                 if self._has_new_stop_request():
                     self._on_stop()
             self._has_new_stop_request()
-            if give_back(self._conn, self.run, self.epoch) is None:
+            if release_lease(self._conn, self.run, self.epoch) is None:
                 self._start_late_release(self._beat_s)
         finally:
             self._conn.close()
 
     def _has_new_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
-        before, self.asked = self.asked, asked_to_stop(self._conn, self.run, self.epoch) or self.asked
+        before, self.asked = self.asked, read_stop_request(self._conn, self.run, self.epoch) or self.asked
         return self.asked != before
 
     def _start_late_release(self, after_s: float) -> None:
@@ -123,7 +123,7 @@ class Lease:
             while taken is None:
                 try:
                     with closing(self._connect()) as conn:
-                        taken = give_back(conn, self.run, self.epoch)
+                        taken = release_lease(conn, self.run, self.epoch)
                 except InterlockError:
                     taken = None if self._alone_s else False  # a store in a file is gone for good
                 time.sleep(self._beat_s)
@@ -151,19 +151,19 @@ async def acquire_lease(
     `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
     me = identity or current_process()
-    with explained(store.path), closing(store.connect()) as conn:
+    with explain_store_errors(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
             if not wait:
                 raise _busy_error(run, seen)
             seen = await _wait_until_replaceable(conn, store, run, seen, stale_after_s)
-        epoch = take(conn, run, me, seen)
+        epoch = claim_lease(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
             raise _busy_error(run, epoch)
-    alone_s = stale_after_s * _CUT_OFF_PART if address_of(store.path) else None
+    alone_s = stale_after_s * _CUT_OFF_PART if read_store_address(store.path) else None
 
     def connect() -> Connection:
-        with explained(store.path):
+        with explain_store_errors(store.path):
             return store.connect(patience_s=_PATIENCE_S)
 
     return Lease(connect, run, me, epoch, min(stale_after_s / 6, _HEARTBEAT_S), on_lost, alone_s, on_stop)
