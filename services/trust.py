@@ -17,7 +17,7 @@ from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
-from interlock.services.files.stamps import files_like, lies_there, real_path
+from interlock.services.files.stamps import list_matching, path_exists, real_path
 from interlock.services.folder_effects import describe_file
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import find_scripts
@@ -198,8 +198,8 @@ def _trust_parts(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
-            yield from files_like(path, pattern)
-        elif lies_there(file := path / pattern):
+            yield from list_matching(path, pattern)
+        elif path_exists(file := path / pattern):
             yield file
 
 

@@ -446,7 +446,7 @@ def test_a_repository_that_cannot_be_cloned_says_why(tmp_path: Path, origin: Pat
 
     def cloned(address: str, settings: FleetSettings = mine) -> str:
         with pytest.raises(RunError) as refused:
-            Mirror.for_repository(parse_repository(address), tmp_path / "clones", settings).commit()
+            Mirror.for_repository(parse_repository(address), tmp_path / "clones", settings).fetch_commit()
         return str(refused.value)
 
     assert "is a folder of the worker" in cloned(f"file://{origin}", FleetSettings.model_validate({}))

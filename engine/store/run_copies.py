@@ -203,7 +203,7 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             bring_commit(old, source, commit)
-        ShadowRepository(to / "snapshots" / name).copy_from(source, commits)
+        ShadowRepository(to / "snapshots" / name).copy_snapshots(source, commits)
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:

@@ -20,9 +20,10 @@ from langgraph.errors import GraphInterrupt
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals, answered_requests
+from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import checkpoint_of
 from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
+from interlock.engine.store.run_copies import answered_requests
 from interlock.engine.store.runs import options_of
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits

@@ -25,10 +25,15 @@ from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
 from interlock.engine.store import Store, reading
-from interlock.engine.store.approvals import answered_requests
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.engine.store.run_copies import first_state_of, parent_of, request_hashes, seed
+from interlock.engine.store.run_copies import (
+    answered_requests,
+    first_state_of,
+    parent_of,
+    request_hashes,
+    seed,
+)
 from interlock.engine.store.runs import options_of, with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of

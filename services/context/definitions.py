@@ -24,7 +24,7 @@ from interlock.services.context.memory import (
 )
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
-from interlock.services.files.stamps import files_like, note
+from interlock.services.files.stamps import list_matching, record_look
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
@@ -151,7 +151,7 @@ def _load_definitions(
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
-            note(path)
+            record_look(path)
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):
@@ -175,7 +175,7 @@ def _describe_error(error: Exception) -> str:
 
 def _list_matching(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
-    return [path for folder in FOLDERS for path in files_like(base / folder, pattern)]
+    return [path for folder in FOLDERS for path in list_matching(base / folder, pattern)]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:

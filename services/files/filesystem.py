@@ -23,7 +23,7 @@ from interlock.services.files.disk import (
     sync_after,
     sync_directory,
 )
-from interlock.services.files.stamps import note
+from interlock.services.files.stamps import record_look
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -37,7 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
-    note(path)
+    record_look(path)
     try:
         return path.is_file()
     except OSError:
@@ -54,7 +54,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
         open_regular_file,
     )  # imports all tools: only when needed
 
-    note(path)
+    record_look(path)
     try:
         with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
