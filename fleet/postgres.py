@@ -265,7 +265,7 @@ class Postgres(Adapter):
         return current if found else None
 
     def migrate(self, conn: PostgresConnection) -> None:
-        """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
+        """Unless somebody made the tables by `administrator_sql`: then it begins the audit only."""
         with conn.transaction():
             by_hand = max(
                 (made for made, at in _read_schema_versions(conn).items() if made >= COMPLETE and not at),
@@ -295,7 +295,7 @@ class Postgres(Adapter):
 
 
 def _read_schema_versions(conn: Connection) -> dict[int, float]:
-    """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
+    """Versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
         dict(conn.execute("select version, at from store_version order by version").fetchall())

@@ -40,7 +40,7 @@ def run_worker(
 
 
 def setup_sql() -> str:
-    """SQL that does what `set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
+    """Return SQL for what `create_store_and_queue` does, and three roles. Raises `ConfigError` without the extra."""
     return administrator_sql(queue_schema.queue_definitions())
 
 
