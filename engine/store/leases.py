@@ -16,7 +16,7 @@ _COLUMNS = "host, boot, pid, started, epoch, beat, held"
 class LeaseRow(NamedTuple):
     owner: ProcessIdentity
     epoch: int
-    send_heartbeat: int
+    beat: int
     held: bool
 
 
