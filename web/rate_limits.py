@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from interlock.cli.warm.forked import Child
+from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
 from interlock.engine.client.served import Served
 from interlock.engine.client.turns import Turn, leave_others

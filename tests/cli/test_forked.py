@@ -12,7 +12,7 @@ import warm
 from fake_gemini.fake import FakeGemini
 from patience import until
 
-from interlock.cli.warm.forked import Child, Fork, Forker
+from interlock.cli.warm.fork_client import Child, Fork, Forker
 
 PROGRAM = """
 import os, sys, tempfile, time

@@ -1,4 +1,4 @@
-"""exporting: a run as a page, a text or JSON, and its graph as a diagram."""
+"""run_export: a run as a page, a text or JSON, and its graph as a diagram."""
 
 import os
 import time
@@ -35,38 +35,38 @@ def draw_graph(
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.at_home().life(run.run, workflow, call) if run else None
         return render(workflow, shape, depth, life=life)
-    return render(workflow, shape, depth, _path(run) if run else None, show=show or GROUPS)
+    return render(workflow, shape, depth, _read_run_path(run) if run else None, show=show or GROUPS)
 
 
-def _path(run: RunRow) -> "RunPath":
-    return Client.at_home().graph_path(run.run, _asks(run.run))
+def _read_run_path(run: RunRow) -> "RunPath":
+    return Client.at_home().graph_path(run.run, _open_request_lines(run.run))
 
 
-def _asks(run: str) -> list[str]:
+def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
     requests = Client.at_home().requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
-        lines += [f"{nth}. {one_line(headline(request.fields), 60)}", *_wrapped(request.fields["reason"])]
+        lines += [f"{nth}. {one_line(headline(request.fields), 60)}", *_wrap_reason(request.fields["reason"])]
     if not lines:
         return []
     asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
     return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_reason(text: str) -> list[str]:
     indent = "\u00a0" * 4
     return wrap(
         one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
     )
 
 
-def written(run: RunRow, shape: str) -> str:
+def export_run(run: RunRow, shape: str) -> str:
     """A run's export as html, md or json."""
     record = Client.at_home().export(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"
-    from interlock.cli.render.export import page, report
+    from interlock.cli.render.export import html_page, markdown_report
 
     options = Options(home=Client.at_home().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
@@ -74,4 +74,4 @@ def written(run: RunRow, shape: str) -> str:
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run)
-    return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
+    return html_page(record, drawn) if isinstance(drawn, bytes) else markdown_report(record, drawn)
