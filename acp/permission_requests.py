@@ -6,15 +6,15 @@ from interlock.acp.session_updates import Update, UpdateRenderer, content_block,
 from interlock.acp.wire import Wire
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import (
-    Asked,
-    Way,
-    answered,
-    asked,
-    decided,
-    filled,
-    form,
+    AnswerChoice,
+    RequestView,
+    answer_choices,
+    decide_from_form,
+    decide_with_answers,
+    describe_request,
+    form_schema,
+    make_decision,
     option_line,
-    ways,
 )
 from interlock.state.text import object_of, visible
 
@@ -26,12 +26,12 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
     """Option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
-        questions = asked(request).questions
+        questions = describe_request(request).questions
         choices = questions[0].options if len(questions) == 1 else ()
         for number, choice in enumerate(choices, 1):
             option = {"optionId": f"option-{number}", "name": choice.label, "kind": "allow_once"}
-            found[option["optionId"]] = option, answered(request, [choice.label])
-    for way in ways(request):
+            found[option["optionId"]] = option, decide_with_answers(request, [choice.label])
+    for way in answer_choices(request):
         if way.takes in ("arguments", "text") or way.choice == "cancel":
             continue
         name = way.text or way.choice
@@ -40,11 +40,11 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
             "name": _option_label(way),
             "kind": _KINDS.get(way.choice, "allow_always"),
         }
-        found[name] = option, decided(request, way)
+        found[name] = option, make_decision(request, way)
     return found
 
 
-def _option_label(way: Way) -> str:
+def _option_label(way: AnswerChoice) -> str:
     """With what an *always* covers."""
     return visible("no" if way.choice == "reject" and not way.text else way.scoped)
 
@@ -58,7 +58,7 @@ def needs_text(request: Pending) -> bool:
 
 def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
     """The call that a question is about, with what would happen."""
-    words = asked(request)
+    words = describe_request(request)
     content: list[Update] = []
     if words.preview and words.shows == "diff":
         content += diff_contents(request["preview"], drawing.path(request["args"]))
@@ -75,13 +75,13 @@ def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
     }
 
 
-def _description_lines(words: Asked) -> list[str]:
+def _description_lines(words: RequestView) -> list[str]:
     lines = [words.why, words.note]
     lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
     return [line for line in (*lines, *question_lines(words)) if line]
 
 
-def question_lines(words: Asked) -> list[str]:
+def question_lines(words: RequestView) -> list[str]:
     """Each question with its options; those of a single one are choices of their own, and stand here if explained."""
     several = len(words.questions) > 1
     return [
@@ -130,15 +130,20 @@ async def request_choice(
 
 async def request_form(wire: Wire, session: str, request: Pending) -> Decision | None:
     """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
-    message = asked(request).headline
-    params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": form(request)}
+    message = describe_request(request).headline
+    params = {
+        "sessionId": session,
+        "mode": "form",
+        "message": message,
+        "requestedSchema": form_schema(request),
+    }
     fields = object_of(await wire.request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancel_decision(request) if fields.get("action") == "cancel" else None
-    return filled(request, object_of(fields.get("content")))
+    return decide_from_form(request, object_of(fields.get("content")))
 
 
 def cancel_decision(request: Pending) -> Decision | None:
     """The decision of a person who stops the run at a request; None: it can't be stopped there."""
-    way = next((way for way in ways(request) if way.choice == "cancel"), None)
-    return decided(request, way) if way else None
+    way = next((way for way in answer_choices(request) if way.choice == "cancel"), None)
+    return make_decision(request, way) if way else None

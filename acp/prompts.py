@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlsplit
 from interlock.acp.session_updates import Update
 from interlock.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices, travel
-from interlock.engine.client.own import Available
+from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.command import NAME
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client.changes import FileChange
     from interlock.engine.client.conversation import Conversation
+    from interlock.engine.client.file_changes import FileChange
 
 Block = Mapping[str, Any]
 _LONGEST_FILE = 256_000
@@ -168,13 +168,13 @@ async def _undo_changes(session: CommandSession, rest: str) -> None:
     talk, call = session.talk, rest
     run = talk.this_run
     if not call:
-        call, _ = await to_thread(lambda: talk.client.last_change(run))
-    changed = await travel.undo(talk, None if call == "all" else call)
+        call, _ = await to_thread(lambda: talk.client.find_last_change(run))
+    changed = await travel.undo_changes(talk, None if call == "all" else call)
     session.say(_format_changes(changed) or "Nothing to undo: the files are as they were.")
 
 
 async def _rewind_to_prompt(session: CommandSession, rest: str) -> None:
-    points = await to_thread(lambda: travel.prompts(session.talk)[:_OFFERED])
+    points = await to_thread(lambda: travel.list_prompts(session.talk)[:_OFFERED])
     if not rest:
         names = [" ".join(point.text.split())[:70] for point in points]
         chosen = await session.choose("Go back to before which prompt?", "", names)
@@ -189,19 +189,19 @@ async def _rewind_to_prompt(session: CommandSession, rest: str) -> None:
         return await session.choose("Change the files, and go back?", _format_changes(changes), ["yes"]) == 0
 
     before = points[chosen].before
-    await session.moved_by(lambda: travel.rewind(session.talk, before, agrees))
+    await session.moved_by(lambda: travel.rewind_conversation(session.talk, before, agrees))
 
 
 async def _fork_run(session: CommandSession, _: str) -> None:
-    await session.moved_by(lambda: travel.fork(session.talk))
+    await session.moved_by(lambda: travel.fork_conversation(session.talk))
 
 
 async def _compress_conversation(session: CommandSession, _: str) -> None:
-    travel.compress(session.talk)
+    travel.compress_conversation(session.talk)
 
 
 async def _start_plan(session: CommandSession, rest: str) -> None:
-    choices.plan(session.talk, rest)
+    choices.start_plan_mode(session.talk, rest)
 
 
 async def _continue_run(session: CommandSession, _: str) -> None:
@@ -228,14 +228,14 @@ def parse_command(text: str) -> tuple[Command, str] | None:
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
-def expand_skill(text: str, own: Available) -> str:
+def expand_skill(text: str, own: ExtensionReader) -> str:
     """A prompt as the run is given it: a skill's name becomes a request to use the skill."""
     found = _TYPED.match(text.strip())
     known = found and found[1] in own.own().skills and found[1] not in own.own().commands
     return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
 
 
-def commands_update(own: Available) -> Update:
+def commands_update(own: ExtensionReader) -> Update:
     """All commands, as the client completes them."""
     found = own.own()
     rows = {name: (command.about, command.hint) for name, command in COMMANDS.items()}

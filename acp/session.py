@@ -16,8 +16,8 @@ from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wi
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front import UNFINISHED, Notice
-from interlock.engine.client.own import Available
+from interlock.engine.client.front_end import UNFINISHED, Notice
+from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
 from interlock.state.text import object_of
@@ -40,7 +40,7 @@ class EditorSession:
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
         self.talk = Conversation(options, "main", self)
-        self._own = Available(options, self.talk.workspace)
+        self._own = ExtensionReader(options, self.talk.workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         terminals = object_of(client.get("_meta")).get("terminal_output") is True
@@ -300,18 +300,20 @@ class EditorSession:
         words, self._answer = self._answer, ""
         if permission_requests.needs_text(request):
             if words:
-                return permission_requests.answered(request, [words])
+                return permission_requests.decide_with_answers(request, [words])
             if object_of(self._client.get("elicitation")).get("form") is not None:
                 return await permission_requests.request_form(self._wire, self.name, request)
             self.update(
                 message_chunk(
                     "agent_message",
-                    "\n".join(permission_requests.question_lines(permission_requests.asked(request))),
+                    "\n".join(
+                        permission_requests.question_lines(permission_requests.describe_request(request))
+                    ),
                 )
             )
             return None
         if (name := permission_requests.tool_call_id(request, self.drawing)) not in self.drawing.announced:
-            headline = permission_requests.asked(request).headline
+            headline = permission_requests.describe_request(request).headline
             self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
         decision = await permission_requests.request_permission(self._wire, self.name, request, self.drawing)
         if decision is None:

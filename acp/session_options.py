@@ -25,12 +25,12 @@ class SessionOptions:
         self._talk, self._send, self._keep = talk, send, keep
         self.kept: Mapping[str, str] = {}
         """What was chosen for the next prompt."""
-        self._models, self._modes = choices.models(talk), choices.modes(talk)
+        self._models, self._modes = choices.list_models(talk), choices.list_modes(talk)
         self._told = self._now()
 
     def state(self) -> dict[str, Any]:
         """As a new or loaded session is answered with."""
-        known = choices.approval_modes(self._talk)
+        known = choices.list_approval_modes(self._talk)
         modes = [{"id": name, "name": name, "description": about} for name, about in known.items()]
         now = {"currentModeId": self._talk.approval_mode, "availableModes": modes}
         return {"modes": now, "configOptions": self.options()}
@@ -42,7 +42,7 @@ class SessionOptions:
             **({talk.model: "now"} if talk.model not in self._models and talk.model else {}),
             **self._models,
         }
-        level, levels = choices.thinking(talk)
+        level, levels = choices.thinking_levels(talk)
         thinking = (
             [_select_option("thinking", "Thought level", "thought_level", level, levels)] if levels else []
         )
@@ -50,7 +50,7 @@ class SessionOptions:
             _select_option("model", "Model", "model", talk.model or "auto", models),
             *thinking,
             _select_option(
-                "approval_mode", "Approvals", "mode", talk.approval_mode, choices.approval_modes(talk)
+                "approval_mode", "Approvals", "mode", talk.approval_mode, choices.list_approval_modes(talk)
             ),
             _select_option("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
@@ -58,10 +58,10 @@ class SessionOptions:
     def take(self, option: str, value: object) -> None:
         """Raises `RpcError` and `UserError`."""
         take = {
-            "model": choices.take_model,
-            "thinking": choices.take_thinking,
-            "approval_mode": choices.take_approval_mode,
-            "mode": choices.take_mode,
+            "model": choices.choose_model,
+            "thinking": choices.choose_thinking,
+            "approval_mode": choices.choose_approval_mode,
+            "mode": choices.choose_mode,
         }
         if option not in take:
             raise RpcError(PARAMS, f"No option {option!r}. There are {', '.join(take)}.")
@@ -115,7 +115,7 @@ class SessionOptions:
 
     def _now(self) -> tuple[str, ...]:
         talk = self._talk
-        return talk.approval_mode, talk.model, talk.mode, choices.thinking(talk)[0]
+        return talk.approval_mode, talk.model, talk.mode, choices.thinking_levels(talk)[0]
 
 
 def _select_option(

@@ -66,7 +66,7 @@ def main() -> int:
 def _turns(server: Server, folder: Path) -> None:
     """The same turns on both databases, in turn, in this process."""
     from interlock.engine import Options, run_sync
-    from interlock.engine.store.address import placed
+    from interlock.engine.store import placed
 
     (folder / "work").mkdir()
     (folder / "work" / "a.txt").write_text("x" * 2000)
@@ -158,8 +158,7 @@ def _large_store(server: Server, folder: Path) -> None:
 
 def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     from interlock.engine.read import list_runs, waiting_requests
-    from interlock.engine.store import Store
-    from interlock.engine.store.address import placed
+    from interlock.engine.store import Store, placed
 
     store = placed(home, address)
     conn = Store(store).connect()

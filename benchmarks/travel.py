@@ -55,16 +55,16 @@ def files(folder: Path) -> None:
     fill(work)
     time.sleep(0.1)
     shots = WorkspaceSnapshots(folder / "home", FolderWorkspace(work), SnapshotSettings.model_validate({}))
-    tell("first snapshot of 10,000 files", lambda: shots.take(REF), times=1)
+    tell("first snapshot of 10,000 files", lambda: shots.take_snapshot(REF), times=1)
     time.sleep(0.1)
     edited = work / "package1" / "module1" / "file26.py"
-    tell("a look that finds nothing changed", lambda: shots.take(REF))
+    tell("a look that finds nothing changed", lambda: shots.take_snapshot(REF))
 
     def turn(changed: str) -> None:
-        shots.take(REF)
+        shots.take_snapshot(REF)
         with edited.open("a") as file:
             file.write("x")
-        shots.take(REF, changed)
+        shots.take_snapshot(REF, changed)
 
     tell("a turn that edits a file", lambda: turn(str(edited.relative_to(work))))
     tell("a turn whose command changes a file", lambda: turn(""))
@@ -72,7 +72,7 @@ def files(folder: Path) -> None:
     made = (folder / f"new{number}" for number in count())
 
     def fork() -> None:
-        then, new = shots.repository.contents(shots.take(REF)), next(made)
+        then, new = shots.repository.read_contents(shots.take_snapshot(REF)), next(made)
         new.mkdir()
         apply_restore(plan_restore(then._replace(files={}, folders={}), then, new, repository), durable=False)
 
@@ -82,7 +82,7 @@ def files(folder: Path) -> None:
     # Nothing is removed before the end: ext4 tries the inodes freed in the last minute one by one.
     tell("a fork's 10,000 files", fork)
     tell("the same by cp -a, for comparison", copy)
-    shots.close()
+    shots.save_and_close()
     run = run_in(folder, work, [{"tool_calls": [EDIT]}, {"text": "done"}])
     tell("the command fork, with 10,000 files", lambda: command(folder, work, "fork", run, "--at", "4"))
 

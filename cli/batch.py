@@ -11,7 +11,7 @@ from interlock.cli.inputs import read_batch
 from interlock.cli.render.json_views import error_object, outcome_object
 from interlock.cli.render.output import write_json
 from interlock.engine.client import ENDED, Client, Options, Outcome
-from interlock.engine.client.batches import Batch, new_batch, newest_batch
+from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError
 
 _CANCELLED = 130
@@ -38,12 +38,12 @@ def run_batch(
         line: given if isinstance(given, InputError) else {**defaults, **given}
         for line, given in read_batch(name, parse)
     }
-    batch = newest_batch(options.home, workflow, name, folder) if resumes else None
+    batch = find_newest_batch(options.home, workflow, name, folder) if resumes else None
     if batch:
         batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
     elif resumes:
         print(f"batch: no line of {name} has run here yet, so all of them run", file=sys.stderr)
-    batch, client, exit_code = batch or new_batch(name, folder), Client(options), 0
+    batch, client, exit_code = batch or make_batch(name, folder), Client(options), 0
     for line, given in lines.items():
         print(f"batch: line {line}", file=sys.stderr)
         code = InputError.exit_code
@@ -64,14 +64,14 @@ def run_batch(
             fields = error_object(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED and client.run(batch.run_of(line)).status not in ENDED:
+        if code == _CANCELLED and client.run(batch.run_id_of_line(line)).status not in ENDED:
             return code  # this process was stopped, not the run cancelled
         exit_code = code if code == InputError.exit_code else exit_code or code
     return exit_code
 
 
 def _run_line(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], options: Options) -> Outcome:
-    run = batch.run_of(line)
+    run = batch.run_id_of_line(line)
     if line not in batch.begun:
         client = Client(replace(options, batch=batch.kept(line, given)))
         return client.start_sync(workflow, given, run=run)

@@ -69,7 +69,7 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
     from interlock.engine.client import Client
 
     try:
-        with Client.at_home().diagnosed():
+        with Client.for_this_user().diagnosed():
             raise error
     except InterlockError as found:
         return found

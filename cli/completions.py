@@ -11,7 +11,7 @@ from interlock.cli.catalog import COMMANDS, build_parser, parse_command
 from interlock.cli.parsing import OneOf
 from interlock.cli.render.output import one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
-from interlock.engine.client.requests import named
+from interlock.engine.client.requests import request_name
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
@@ -87,25 +87,25 @@ def _matching_words(words: Sequence[Word], current: str) -> Completions:
 
 
 def _complete_runs(_: Sequence[str]) -> list[Word]:
-    newest = Client.at_home().runs(limit=_MOST)
+    newest = Client.for_this_user().runs(limit=_MOST)
     runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
 def _run_before(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
-    return Client.at_home().run(words[0]).run if words else "-"
+    return Client.for_this_user().run(words[0]).run if words else "-"
 
 
 def _complete_steps(words: Sequence[str]) -> list[Word]:
-    run, client = _run_before(words), Client.at_home()
+    run, client = _run_before(words), Client.for_this_user()
     nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
     return [Word(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
 def _complete_requests(words: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in Client.at_home().requests(_run_before(words))]
-    rows = [(named(one), one["tool_name"], one["preview"]) for one in waiting]
+    waiting = [request.fields for request in Client.for_this_user().requests(_run_before(words))]
+    rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Word("all"),
         *(Word(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
@@ -141,7 +141,7 @@ def _complete_modes(_: Sequence[str]) -> list[Word]:
 def _complete_calls(words: Sequence[str]) -> list[Word]:
     return [
         Word(str(number), call.tool)
-        for number, call in enumerate(Client.at_home().calls(_run_before(words)), 1)
+        for number, call in enumerate(Client.for_this_user().calls(_run_before(words)), 1)
     ]
 
 

@@ -21,18 +21,18 @@ from interlock.cli.suggestions import suggest_nearest
 from interlock.cli.terminal import drop_typed_input
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
+    AnswerChoice,
     Request,
-    Way,
-    alike,
-    answered,
-    answers_wanted,
-    decided,
-    edited,
-    keyed,
-    named,
-    plan_of,
-    rewritten,
-    settles,
+    answer_labels,
+    choices_by_key,
+    decide_with_answers,
+    decide_with_arguments,
+    decide_with_edits,
+    find_alike_outcomes,
+    make_decision,
+    request_name,
+    reviewed_plan,
+    settle_others,
 )
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
@@ -146,7 +146,7 @@ def _requests_named(
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    found = [r for r in waiting if name in (r["id"], named(r))]
+    found = [r for r in waiting if name in (r["id"], request_name(r))]
     if len(found) == 1:
         return found
     shown = ", ".join(f"{r['number']} ({r['id']})" if r["number"] else r["id"] for r in waiting)
@@ -200,22 +200,22 @@ def _build_answer(request: Request, text: str | None) -> Decision:
             f"{name!r} asks for a permission: --approve {name}, --reject {name} or --edit {name}=JSON"
         )
     if request["kind"] == "outcome":
-        way = next((way for way in keyed(request).values() if way.text == text), None)
+        way = next((way for way in choices_by_key(request).values() if way.text == text), None)
         if way is None:
             raise UserError(f"--answer {name}={text!r}: expected redo (run it again) or skip (leave it).")
-        return decided(request, way)
-    return answered(request, [text])
+        return make_decision(request, way)
+    return decide_with_answers(request, [text])
 
 
 def edit_arguments(request: Request, spec: str | None = None) -> Decision:
     """Run it with these arguments, or with those that the person writes in an editor."""
-    what = f"--edit {named(request)}"
+    what = f"--edit {request_name(request)}"
     if spec is not None:
-        return edited(request, parse_json_object(read_spec(spec, what), what))
-    if plan := plan_of(request):
-        return rewritten(request, {"plan": edit_in_editor(plan, ".md", what)})
+        return decide_with_edits(request, parse_json_object(read_spec(spec, what), what))
+    if plan := reviewed_plan(request):
+        return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
     text = visible_json(request["args"], 2) + "\n"
-    return rewritten(request, parse_json_object(edit_in_editor(text, ".json", what), what))
+    return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
 
 
 def edit_in_editor(text: str, ending: str, what: str) -> str:
@@ -253,14 +253,14 @@ def ask_person(run: str, requests: Sequence[Request], paint: Paint) -> list[Deci
         for number, request in enumerate(requests, 1):
             if request["id"] in settled:
                 continue
-            others = alike(request, [r for r in requests[number:] if r["id"] not in settled])
+            others = find_alike_outcomes(request, [r for r in requests[number:] if r["id"] not in settled])
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
             drop_typed_input()  # typed before the question was shown, it is no answer
             _write_lines(
                 "", *request_lines(request, count, paint, PREVIEW_LINES, hidden_lines_hint(run), by_key=True)
             )
             decision, more = _ask_until_valid(request, others)
-            further, ids = settles(decision, request, requests[number:])
+            further, ids = settle_others(decision, request, requests[number:])
             decisions += [decision, *more, *further]
             settled |= ids | {one.approval for one in more}
     except (KeyboardInterrupt, EOFError):
@@ -273,14 +273,16 @@ def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decis
     while True:
         try:
             if request["kind"] == "question":
-                return answered(request, [_read_answer(wanted) for wanted in answers_wanted(request)]), []
-            return _ask_for_choice(request, keyed(request), others)
+                return decide_with_answers(
+                    request, [_read_answer(wanted) for wanted in answer_labels(request)]
+                ), []
+            return _ask_for_choice(request, choices_by_key(request), others)
         except UserError as error:
             _write_lines(f"  {error}")
 
 
 def _ask_for_choice(
-    request: Request, ways: Mapping[str, Way], others: Sequence[Request]
+    request: Request, ways: Mapping[str, AnswerChoice], others: Sequence[Request]
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
     of_all = f" · with all: the same for {len(others)} more like it" if others else ""
@@ -293,7 +295,7 @@ def _ask_for_choice(
         return edit_arguments(request), []
     why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
     same = others if rest.strip() == "all" else ()
-    return decided(request, way, why or None), [decided(other, way) for other in same]
+    return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 
 def _read_answer(what: str) -> str:

@@ -160,9 +160,9 @@ def _submission_from(args: Args) -> dict[str, Any] | None:
         if args.priority is not None:
             raise UserError("--priority is for runs that workers drive. Add --detach.")
         return None
-    from interlock.engine.client.fleet import submitted_here
+    from interlock.engine.client.fleet import submission_of
 
-    return submitted_here(args.priority or 0)
+    return submission_of(args.priority or 0)
 
 
 def _repository_from(args: Args) -> dict[str, str] | None:
@@ -170,9 +170,9 @@ def _repository_from(args: Args) -> dict[str, str] | None:
         if args.deliver:
             raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
         return None
-    from interlock.engine.client.fleet import repository_option
+    from interlock.engine.client.fleet import check_repository_option
 
-    return repository_option(args.repo, args.deliver or "patch")
+    return check_repository_option(args.repo, args.deliver or "patch")
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:

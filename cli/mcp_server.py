@@ -22,8 +22,17 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from interlock.cli.render.pending_requests import decision_commands
-from interlock.engine.client import PIPELINES, Client, Decision, Outcome, Pending, stopper
-from interlock.engine.client.requests import Request, Way, asked, decided, filled, form, headline, ways
+from interlock.engine.client import PIPELINES, Client, Decision, Outcome, Pending, make_stop
+from interlock.engine.client.requests import (
+    AnswerChoice,
+    Request,
+    answer_choices,
+    decide_from_form,
+    describe_request,
+    form_schema,
+    make_decision,
+    request_headline,
+)
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
@@ -81,7 +90,7 @@ async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
     )
-    with client.stopped_by_signals(calls.stop):
+    with client.stop_on_signals(calls.stop):
         leaving = asyncio.create_task(calls.leave())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
@@ -144,7 +153,7 @@ class _Caller:
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._reported, self._run = 0, ""
-        self.stopping = stopper()
+        self.stopping = make_stop()
         self._asking: asyncio.Future[Any] | None = None
 
     def stop(self) -> None:
@@ -175,13 +184,13 @@ class _Caller:
             return None
         content: Mapping[str, Any] = answer.content or {}
         if request["kind"] == "question":
-            return filled(request, content)
+            return decide_from_form(request, content)
         way = next((way for way in _offered_ways(request) if way.choice == content.get("choice")), None)
-        return way and decided(request, way, str(content.get("feedback") or ""))
+        return way and make_decision(request, way, str(content.get("feedback") or ""))
 
     async def _answer(self, request: Request) -> Any:
         session = self._context.session
-        schema = form(request) if request["kind"] == "question" else _choice_schema(request)
+        schema = form_schema(request) if request["kind"] == "question" else _choice_schema(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
         answer = self._answers.get(request["id"])
@@ -198,8 +207,8 @@ class _Caller:
         return answer
 
 
-def _offered_ways(request: Request) -> list[Way]:
-    return [way for way in ways(request) if way.takes != "arguments"]
+def _offered_ways(request: Request) -> list[AnswerChoice]:
+    return [way for way in answer_choices(request) if way.takes != "arguments"]
 
 
 def _choice_schema(request: Request) -> dict[str, Any]:
@@ -209,7 +218,7 @@ def _choice_schema(request: Request) -> dict[str, Any]:
 
 
 def _request_text(request: Request) -> str:
-    words = asked(request)
+    words = describe_request(request)
     parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
     always = dict.fromkeys(filter(None, (*words.always, words.saved)))
     return "\n\n".join([*map(visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
@@ -266,7 +275,7 @@ def _parked_run_lines(outcome: Outcome) -> Iterator[str]:
     """What is asked, and the command for each decision, by ids: nobody was shown numbers."""
     yield f"The run is parked: a person must decide. See: interlock approvals {outcome.run}"
     for request in outcome.pending:
-        yield visible(f"- {request['id']}: {headline(request)} ({request['reason']})")
+        yield visible(f"- {request['id']}: {request_headline(request)} ({request['reason']})")
         yield from (
             f"  {what}: {how}" for what, how in decision_commands(outcome.run, {**request, "number": None})
         )

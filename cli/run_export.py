@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.render.output import one_line, visible_json
 from interlock.engine.client import Client, Options, RunRow
-from interlock.engine.client.requests import headline
+from interlock.engine.client.requests import request_headline
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -29,25 +29,28 @@ def draw_graph(
     call: str | None = None,
     show: Sequence[str] | None = None,
 ) -> str | bytes:
-    from interlock.engine.client.diagrams import GROUPS, render
+    from interlock.engine.client.diagrams import GROUPS, render_diagram
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
-        life = Client.at_home().life(run.run, workflow, call) if run else None
-        return render(workflow, shape, depth, life=life)
-    return render(workflow, shape, depth, _read_run_path(run) if run else None, show=show or GROUPS)
+        life = Client.for_this_user().life(run.run, workflow, call) if run else None
+        return render_diagram(workflow, shape, depth, life=life)
+    return render_diagram(workflow, shape, depth, _read_run_path(run) if run else None, show=show or GROUPS)
 
 
 def _read_run_path(run: RunRow) -> "RunPath":
-    return Client.at_home().graph_path(run.run, _open_request_lines(run.run))
+    return Client.for_this_user().graph_path(run.run, _open_request_lines(run.run))
 
 
 def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
-    requests = Client.at_home().requests(run)
+    requests = Client.for_this_user().requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
-        lines += [f"{nth}. {one_line(headline(request.fields), 60)}", *_wrap_reason(request.fields["reason"])]
+        lines += [
+            f"{nth}. {one_line(request_headline(request.fields), 60)}",
+            *_wrap_reason(request.fields["reason"]),
+        ]
     if not lines:
         return []
     asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
@@ -63,12 +66,12 @@ def _wrap_reason(text: str) -> list[str]:
 
 def export_run(run: RunRow, shape: str) -> str:
     """A run's export as html, md or json."""
-    record = Client.at_home().export(run.run)
+    record = Client.for_this_user().export(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"
     from interlock.cli.render.export import html_page, markdown_report
 
-    options = Options(home=Client.at_home().home, workspace=Path(run.workspace), env=dict(os.environ))
+    options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
         workflow = load_workflow(run.workflow, options)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name

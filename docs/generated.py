@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from interlock.cli.session.commands import commands_as_markdown as session_page
-from interlock.engine.diagrams import render
+from interlock.engine.diagrams import render_diagram
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
@@ -160,7 +160,7 @@ _BLOCKS = {
 def _text(name: str) -> str:
     kind, _, workflow = name.partition(" ")
     if kind == "diagram" and workflow:
-        return f"```mermaid\n{render(workflow)!s}```\n"
+        return f"```mermaid\n{render_diagram(workflow)!s}```\n"
     if kind == "api" and workflow:
         return page(workflow)
     if name not in _BLOCKS:

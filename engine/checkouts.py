@@ -12,9 +12,10 @@ from pathlib import Path
 from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import RunRow
 from interlock.engine.run_files import RunFiles, snapshot_folder
-from interlock.engine.store import Store, kept_repository, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import keep_commit
-from interlock.engine.store.places import change_files
+from interlock.engine.store.runs import kept_repository
+from interlock.engine.store.workspaces import change_files
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.errors import UserError
@@ -39,7 +40,7 @@ def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Genera
 
     `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).borrows
+    known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing
     if known or not is_on_other_host(home, run):
         yield run
         return

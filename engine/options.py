@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from interlock.engine.store.connection import Connection
-    from interlock.engine.store.limited import FleetLimits
+    from interlock.engine.store.rate_limits import FleetLimits
     from interlock.services.configuration import Configuration
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import read_options, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import brought
+from interlock.engine.store.runs import read_options
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
@@ -87,12 +88,12 @@ class RunFiles:
     def plan_restore(self, step: int) -> tuple[RestorePlan, SnapshotContents]:
         """The work that restores the workspace to a root step, and its current contents."""
         found = find_commit_at_step(self.home, self.run.run, step)
-        now = self.repository.contents(self.now())
+        now = self.repository.read_contents(self.now())
         if found is None:
             return RestorePlan(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
-        then = brought(self.home, folder, [commit]).contents(commit)
+        then = brought(self.home, folder, [commit]).read_contents(commit)
         work = plan_restore(now, then, Path(self.run.workspace), folder)
         if inside := find_blocked_paths(work, now):
             raise UserError(
@@ -136,7 +137,7 @@ class RunFiles:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
         ends = [commit for s in chosen for commit in (s.before, s.after)]
         brought(self.home, self.folder, dict.fromkeys(ends))
-        made = self.repository.steps([*pairwise(ends)])
+        made = self.repository.diff_pairs([*pairwise(ends)])
         names = {*self.contents(ends[0]).files} if ends else set[str]()
         for number, pieces in enumerate(made):
             before = names
@@ -155,7 +156,7 @@ class RunFiles:
 
     def contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
-            self._read[commit] = brought(self.home, self.folder, [commit]).contents(commit)
+            self._read[commit] = brought(self.home, self.folder, [commit]).read_contents(commit)
         return self._read[commit]
 
     _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
@@ -248,13 +249,13 @@ def snapshot_folder(home: Path, root: Path, run: str) -> str:
     settings = load_folder_settings(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings, home / "outputs"), settings.snapshots)
     try:
-        return made.take(f"refs/runs/{run}")
+        return made.take_snapshot(f"refs/runs/{run}")
     except TooManyFilesError as error:
         raise UserError(
             f"The files can't be brought back without a snapshot of them as they are: {error}."
         ) from error
     finally:
-        made.close()
+        made.save_and_close()
 
 
 def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
@@ -287,7 +288,7 @@ def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     files = RunFiles(home, run)
     ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
     brought(home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair))
-    steps = files.repository.steps(ends)
+    steps = files.repository.diff_pairs(ends)
     changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
     first, last = (
         (files.contents(commit).files.keys() for commit in (chosen[0].before, ends[-1][1]))
@@ -296,7 +297,9 @@ def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     )
     generated = find_generated_paths({*last} | changed, first, files.written) & changed
     paths = sorted(changed - generated)
-    shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
+    shown = (
+        files.repository.diff_paths(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
+    )
     return f"{shown}{_generated_files_line(generated)}"
 
 

@@ -21,7 +21,7 @@ from langgraph.config import get_stream_writer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from interlock.engine.client.threads import Waiting, decision_of
+from interlock.engine.client.threads import WaitingRequest, decision_from_answer
 from interlock.engine.driver.drive import Drive, first_state, pending_interrupts, workflow_context
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire_lease
@@ -30,10 +30,9 @@ from interlock.engine.driver.run_definition import options_to_store, restore_opt
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, exact_run
-from interlock.engine.store import Store, options_of
-from interlock.engine.store.address import state_home
+from interlock.engine.store import Store, state_home
 from interlock.engine.store.approvals import decide
-from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.runs import NewRun, insert_run, options_of
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
@@ -140,7 +139,7 @@ def _record_answer(drive: Drive, key: str, reply: Any) -> None:
     if reply is None or request is None or approvals.answer(key) is not None:
         return
     name = approvals.ask(request)
-    made = decision_of(Waiting(name, key, request), reply)
+    made = decision_from_answer(WaitingRequest(name, key, request), reply)
     given = {part: getattr(made, part) for part in ("choice", "feedback", "args", "text")}
     answer = Answer.model_validate({**given, "by": "studio", "at": unix_time()})
     decide(drive.conn, drive.lease.run, name, answer)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.run_files import load_folder_settings
-from interlock.engine.store import kept_repository, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import blob, bring_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.places import (
+from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.workspaces import (
     NOWHERE,
     Place,
     left_places,
@@ -21,7 +22,6 @@ from interlock.engine.store.places import (
     newest_snapshot,
     place_of,
 )
-from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
 from interlock.fleet.mirrors import Mirror, check_there
 from interlock.services.configuration import ConfigurationSources, load_configuration
@@ -150,7 +150,7 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        Snapshots(kept).borrow(mirror.objects, mirror.tree_of(commit))
+        Snapshots(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
         if commits := kept_commits(home, folder.name):
             restore(commits, made)
         if snapshot:
@@ -183,8 +183,8 @@ def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
         assert conn is not None
         bring_commit(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
-    now = repository.contents(taken.take("refs/clone"))
-    apply_restore(plan_restore(now, repository.contents(snapshot), folder, kept), durable=True)
+    now = repository.read_contents(taken.take_snapshot("refs/clone"))
+    apply_restore(plan_restore(now, repository.read_contents(snapshot), folder, kept), durable=True)
     set_parent_snapshot(kept, snapshot)
 
 

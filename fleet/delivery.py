@@ -23,10 +23,11 @@ from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
-from interlock.engine.store import Store, options_of, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import brought, put_blob
-from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
+from interlock.engine.store.runs import options_of
+from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
@@ -101,7 +102,7 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
             set_repository(conn, outcome.run, what)
     if first == last and not commits:
         return False
-    patch = snapshots.patch(first, last)
+    patch = snapshots.make_patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and (patch or commits)
     pushing = _pushing(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
@@ -121,7 +122,7 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
 
 
 def _left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
-    kept = {*snapshots.contents(last).files} if last else set[str]()
+    kept = {*snapshots.read_contents(last).files} if last else set[str]()
     listed = git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
@@ -143,7 +144,7 @@ _LIKELY_SECRET = re.compile(
 def _likely_secrets(mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str) -> list[str]:
     """Files with such names that the run made, and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.changed_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -282,7 +283,7 @@ def _commit(
         if parent != what["commit"]:
             undone = _undone(mirror, snapshots, what, parent, env)
             git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _without(snapshots.changed_entries(what["first"], what["last"]), kept_back)
+        changes = _without(snapshots.index_entries(what["first"], what["last"]), kept_back)
         git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
@@ -314,7 +315,7 @@ def _undone(
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
     span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
     committed = [path for path in git(*span, at=mirror.folder, env=env).split("\0") if path]
-    known = {*snapshots.contents(what["first"]).files, *snapshots.contents(what["last"]).files}
+    known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
     listed = git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
     cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
     gone = f"0 {'0' * 40}"

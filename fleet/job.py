@@ -16,12 +16,12 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.driver.runner import resume_run
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
-from interlock.engine.store import Store, kept_repository
-from interlock.engine.store.admission import put_back
-from interlock.engine.store.limited import FleetLimits
-from interlock.engine.store.places import set_repository
+from interlock.engine.store import Store
+from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up, note_stopped, submitted
-from interlock.engine.store.runs import check_run_id, read_lease
+from interlock.engine.store.rate_limits import FleetLimits, put_back
+from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.workspaces import set_repository
 from interlock.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver, own_tools

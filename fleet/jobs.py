@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from interlock.engine.store.jobs import Job, Turn, Unsure
+from interlock.engine.store.connection import Job, Turn, Unsure
 from interlock.engine.store.queue import DRIVE, HELD, LEVEL, NOT_ASKED, PASSES
 from interlock.fleet.queue_schema import app
 

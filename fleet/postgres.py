@@ -9,11 +9,10 @@ from typing import Any, Literal
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from interlock.engine.store.address import shown
-from interlock.engine.store.audit import Audit, begin
-from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
-from interlock.engine.store.recorded import JsonForm
-from interlock.engine.store.rows import Write
+from interlock.engine.store import shown
+from interlock.engine.store.audit import Audit, begin, is_audited
+from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
+from interlock.engine.store.tables import Write
 from interlock.fleet.jobs import ProcrastinateJobs
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, definitions
 from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
@@ -78,7 +77,7 @@ class PostgresConnection(Connection):
         return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
 
     def watch(self, write: Write) -> None:
-        if self._audit:
+        if self._audit and is_audited(write):
             self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
@@ -133,7 +132,7 @@ class PostgresConnection(Connection):
         """Insert rows with the same columns by one statement, whose only parameter they are, in JSON."""
         table, names = writes[0].tables[0], ", ".join(writes[0].row)
         for write in writes:
-            self._watch(write)
+            self.watch(write)
         rows = [dict(zip(one.row, map(self.as_stored, one.values), strict=True)) for one in writes]
         sql = f"insert into {table} ({names}) select {names} from json_populate_recordset(null::{table}, $1)"
         self.stored(sql, (json.dumps(rows, ensure_ascii=False),))

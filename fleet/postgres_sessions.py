@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
-from interlock.engine.store.address import address_of, shown
+from interlock.engine.store import address_of, shown
 from interlock.services.files import disk
 from interlock.state.clock import follow
 from interlock.state.errors import BusyError, ConfigError, StoreError

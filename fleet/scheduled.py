@@ -15,8 +15,8 @@ from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
-from interlock.engine.store import Store, reading, schedules
-from interlock.engine.store.schedules import Schedule
+from interlock.engine.store import Store, queue, reading
+from interlock.engine.store.queue import Schedule
 from interlock.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
@@ -29,12 +29,12 @@ def main(name: str, due: str, at: str) -> int:
     try:
         with reading(home) as conn:
             assert conn is not None
-            found = schedules.find(conn, name)
+            found = queue.find(conn, name)
         if found is None:
             return 0
         run, said = _started(home, found, due)
         with Store(home).writing() as conn:
-            schedules.started(conn, name, run, said)
+            queue.started(conn, name, run, said)
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
-from interlock.engine.store import Store, note_error, queue, schedules
-from interlock.engine.store.admission import admit, leave, release
-from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import Unsure
-from interlock.engine.store.runs import end_leases_of
+from interlock.engine.store import Store, queue
+from interlock.engine.store.connection import Connection, Unsure
+from interlock.engine.store.leases import end_leases_of
+from interlock.engine.store.rate_limits import admit, leave, release
+from interlock.engine.store.runs import note_error
 from interlock.fleet import job as drive_process
 from interlock.fleet import queue_schema
 from interlock.fleet import scheduled as start_process
@@ -141,7 +141,7 @@ class Worker:
     async def _take_jobs_while_it_answers(self) -> None:
         app = queue_schema.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
-        app.task(name=schedules.START, pass_context=True)(self._begin)
+        app.task(name=queue.START, pass_context=True)(self._begin)
         async with app.open_async():
             await app.run_worker_async(
                 queues=self.queues,
@@ -235,7 +235,7 @@ class Worker:
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _how(code)}")
-            again = partial(schedules.try_again, name=schedule, due=due, deaths=deaths + died)
+            again = partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
             await self._stored(again)
 
     async def _process(
@@ -303,7 +303,7 @@ class Worker:
                 return self._stop(_UPGRADED)
             await self._stored(self._take_over)
             await self._stored(release)
-            await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))
+            await self._stored(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
@@ -312,7 +312,7 @@ class Worker:
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
                 del self._seen[one]
-                queue.take_over(conn, one)
+                queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
     def _may_be_abandoned(self, one: Unsure) -> bool:

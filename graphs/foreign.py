@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic import TypeAdapter
@@ -60,7 +60,7 @@ from interlock.graphs.langgraph_internals import (
 )
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
-from interlock.nodes.current_run import DRIVE, Drive
+from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -75,7 +75,6 @@ from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
-T = TypeVar("T")
 Factory = Callable[..., Any]
 """A function that makes a graph, as `langgraph.json` may name it: sync, async, or a context manager."""
 
@@ -157,6 +156,8 @@ class ForeignWorkflow(Pipeline):
     """Makes the graph of each drive; None: `graph` is it."""
     run_fields: ClassVar[frozenset[str]] = frozenset()
     runs_user_code: ClassVar[bool] = True
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "any"
+    speaks_langgraph: ClassVar[bool] = True
 
     @override
     def declared(self, depth: int | None = None) -> Any:
@@ -264,10 +265,6 @@ class ForeignWorkflow(Pipeline):
         return Ending()
 
     @override
-    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:
-        return native()
-
-    @override
     def configured(self, config: Mapping[str, Any]) -> Pipeline:
         return replace(self, graph=make_sample_graph(self.factory, config)) if self.factory else self
 
@@ -275,15 +272,6 @@ class ForeignWorkflow(Pipeline):
     def thread_form(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
         return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
-
-    @override
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],
-        whole: Callable[[StoredForm], T],
-    ) -> T:
-        return whole(self.thread_form())
 
     @override
     def check_writable(self) -> None:
@@ -333,7 +321,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
+        token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
         replace_interrupt()
         retry_failed_streams_whole()
         questions = NodeInterrupts(deps)
@@ -348,9 +336,9 @@ class ForeignWorkflow(Pipeline):
                         made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
                         app = attach_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        from interlock.nodes.guarded_tools import guard_node
+                        from interlock.nodes.guarded_tools import guard_tool_node
 
-                        hook_tool_calls(guard_node)
+                        hook_tool_calls(guard_tool_node)
                     ends = watch.ends = NodeEnds(deps, is_told=True)
                     work = self._emit_custom_parts(app, graph_input, ends.configured(own), deps, control)
                     await ends.wait_for_ends(work)
@@ -441,6 +429,7 @@ class Workflow(Pipeline):
     """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
     runs_user_code: ClassVar[bool] = True
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "classes"
 
     @staticmethod
     def from_langgraph(
@@ -468,15 +457,6 @@ class Workflow(Pipeline):
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         with _attribute_node_errors():
             await super().advance(app, graph_input, config, deps, control)
-
-    @override
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],
-        whole: Callable[[StoredForm], T],
-    ) -> T:
-        return class_keeping(self.outcome)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from interlock.graphs.langgraph_internals import current_task_id
-from interlock.nodes.current_run import runtime_here
+from interlock.nodes.current_run import current_runtime
 from interlock.state.deps import GRACE_S, Deps, to_its_end
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class NodeEnds:
 
     def hold(self) -> None:
         """From now on, the drive only waits for ends."""
-        if not self.cancel.is_held and not runtime_here():
+        if not self.cancel.is_held and not current_runtime():
             self._held.enter_context(self.cancel.held())
 
     def ended(self, task: str) -> None:

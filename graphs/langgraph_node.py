@@ -12,7 +12,7 @@ from interlock.graphs.contract import type_hints
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_node_sources import graph_code_digest
 from interlock.graphs.langgraph_internals import attach_saver, compile_graph, input_fields
-from interlock.nodes.current_run import DRIVE, Drive
+from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
@@ -41,7 +41,7 @@ def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
         return await effect(runtime, name, driven, state, runtime, idempotent=True)
 
     async def driven(state: Any, runtime: Runtime[Deps]) -> Any:
-        token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
+        token = DRIVE.set(CurrentDrive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
             ends = NodeEnds(runtime.context, is_told=False)

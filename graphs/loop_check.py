@@ -17,7 +17,7 @@ from interlock.nodes.loop_check import (
     ask_model,
     check_due,
     double_check,
-    replay,
+    replay_loop_events,
     scan_calls,
     scan_text,
 )
@@ -59,7 +59,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutpu
     """Recompute the verdicts: there can be thousands, too many for the state."""
     events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
     asks = values["asks"] and not values["off"]
-    found = replay(events, values.get("judgements", []), asks, values["limit"], values["off"])
+    found = replay_loop_events(events, values.get("judgements", []), asks, values["limit"], values["off"])
     return LoopCheckOutput(
         detected=found.at_event is not None,
         kind=found.kind,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
@@ -21,8 +21,6 @@ from interlock.state.messages import Message
 from interlock.state.run import BY_PROCESS, WorkflowInput, WorkflowOutput, input_error
 from interlock.state.text import clean, first_fault, json_text
 from interlock.state.workflow import WorkflowContext
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,11 @@ class Pipeline:
     """Fields of its input that count for the run, not for its graph."""
     runs_user_code: ClassVar[bool] = False
     """Whether a user wrote its nodes: they may block, and what they return may hold secrets."""
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "json"
+    """What its checkpoints hold, which decides on their saver: JSON-like state, objects of known classes that a user's
+    nodes write, or any value that LangGraph stores."""
+    speaks_langgraph: ClassVar[bool] = False
+    """Whether programs speak to its runs as to LangGraph, in place of by prompts in a field of its input."""
 
     @property
     def continues(self) -> bool:
@@ -186,22 +189,6 @@ class Pipeline:
             output.get(self.hands_over_to),
             warnings_of(refusals_in(values)) if output else (),
         )
-
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],  # noqa: ARG002 - a user's workflow takes it
-        whole: Callable[[StoredForm], T],  # noqa: ARG002 - a LangGraph graph takes it
-    ) -> T:
-        """Return the saver of its runs' checkpoints: of JSON-like state, of what a user's nodes write, or of all.
-
-        The first two get the key that says how a run ended.
-        """
-        return plain(self.outcome)
-
-    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:  # noqa: ARG002 - a LangGraph graph takes it
-        """Return how programs speak to its runs: as to LangGraph, or by prompts in a field of its input."""
-        return prompts(self.prompt_field or "")
 
     def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
         """Return the workflow as a configuration of LangGraph's makes it."""

@@ -23,7 +23,7 @@ from interlock.nodes.subagent import (
     start,
     take_notes,
 )
-from interlock.nodes.tools_results import recorded
+from interlock.nodes.tools_results import recorded_result
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.errors import InputError
 from interlock.state.messages import Message, ToolCall
@@ -96,7 +96,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput
 
 
 def result_of(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
-    return recorded(context.journal, CallKey.parse(values["call"]))
+    return recorded_result(context.journal, CallKey.parse(values["call"]))
 
 
 PIPELINE = Pipeline(

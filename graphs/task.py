@@ -27,10 +27,10 @@ from interlock.nodes.task import (
     choose_call,
     finish,
     give_up,
+    head_to_resume_from,
     load_mode,
     open_child,
     remind,
-    resumed,
     take_completion,
     take_guidance,
     take_result,
@@ -100,7 +100,7 @@ def _add_edges(g: Graph) -> None:
 def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": resumed(append_history(context.transcript, input.resume), context.transcript),
+        "head": head_to_resume_from(append_history(context.transcript, input.resume), context.transcript),
         "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,

@@ -14,7 +14,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from interlock.graphs.foreign_node_sources import function_code_digest
-from interlock.nodes.effects import place_of
+from interlock.nodes.effects import node_path
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, exception_line
 from interlock.state.journal import NodeUpdate
@@ -64,7 +64,7 @@ async def _call_or_replay(
     if is_shipped(theirs) or info is None:
         return await call()
     effects, name = runtime.context.effects, getattr(theirs, "__name__", type(theirs).__name__)
-    update = NodeUpdate(place_of(info), name, function_code_digest(theirs), _state_digest(state))
+    update = NodeUpdate(node_path(info), name, function_code_digest(theirs), _state_digest(state))
     if (found := effects.recorded_update(info.task_id, update)) is not None:
         if found.raised:
             raise RunError(found.raised)

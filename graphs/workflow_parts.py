@@ -8,7 +8,14 @@ from interlock.graphs import nested_graph
 from interlock.graphs.contract import make_state_type, type_hints
 from interlock.graphs.graph import Graph
 from interlock.nodes.requests import await_person, notify
-from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
+from interlock.nodes.workflow import (
+    Node,
+    make_ask_node,
+    make_begin_node,
+    make_end_node,
+    make_take_answer_node,
+    make_take_approval_node,
+)
 from interlock.state.errors import SetupError
 from interlock.state.hooks import HookWait
 from interlock.state.main import MainState
@@ -27,9 +34,9 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     left = make_state_type("AgentLeft", {"head": str, "label": keys["label"], answer: str})
     state = make_state_type("AgentWork", {**type_hints(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
-    g.node("begin", begin_task(task))
+    g.node("begin", make_begin_node(task))
     g.subgraph("main", nested_graph("main", depth))
-    g.node("end", end_task(answer))
+    g.node("end", make_end_node(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})
     g.together(START, "begin")
@@ -64,7 +71,7 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
     for the reason of a rejection; the state need not have it.
     """
     g = _asking_graph("approve", ("approved", "rejected"), (show, feedback), (show,))
-    _wire_request(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
+    _wire_request(g, make_ask_node("approval", question, show, ()), make_take_approval_node(show, feedback))
     g.by_label("take", {"approved": END, "rejected": END})
     return g
 
@@ -81,7 +88,9 @@ def ask_person(
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
     labels = (*(options or ("answered",)), "declined")
     g = _asking_graph("ask_person", labels, (show, answer), (show, answer))
-    _wire_request(g, put_before_person("question", question, show, options), take_answer(answer, options))
+    _wire_request(
+        g, make_ask_node("question", question, show, options), make_take_answer_node(answer, options)
+    )
     g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
     return g
 

@@ -25,7 +25,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel
 
-from interlock.nodes.current_run import deps_here, info_here, on_loop
+from interlock.nodes.current_run import current_deps, current_task_info, submit_to_run_loop
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import (
@@ -123,13 +123,13 @@ class RunModel(BaseChatModel):
 
         async def pump() -> None:
             try:
-                async with aclosing(self._pieces(ask)) as source:
+                async with aclosing(self._stream_chunks(ask)) as source:
                     async for piece in source:
                         pieces.put(piece)
             finally:
                 pieces.put(None)
 
-        done = on_loop("model().invoke()", "await model().ainvoke()", pump)
+        done = submit_to_run_loop("model().invoke()", "await model().ainvoke()", pump)
         while (piece := pieces.get()) is not None:
             chunk = ChatGenerationChunk(message=piece)
             if run_manager:
@@ -144,7 +144,7 @@ class RunModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with aclosing(self._pieces(self._request(messages, stop, kwargs))) as source:
+        async with aclosing(self._stream_chunks(self._request(messages, stop, kwargs))) as source:
             async for piece in source:
                 chunk = ChatGenerationChunk(message=piece)
                 if run_manager:
@@ -156,8 +156,11 @@ class RunModel(BaseChatModel):
     ) -> Callable[[Deps, str], ModelCall]:
         if stop:
             raise UserError("model() has no stop sequences; cut the answer instead.")
-        sent, tools = [*map(to_ours, messages)], declared(options.get("tools") or ())
-        sent, tools = _chosen(sent, tools, options.get("tool_choice"))
+        sent, tools = (
+            [*map(from_langchain_message, messages)],
+            declarations_from_openai(options.get("tools") or ()),
+        )
+        sent, tools = _apply_tool_choice(sent, tools, options.get("tool_choice"))
         shape = options.get("answer_schema")
         temperature = options.get("temperature", self.temperature)
 
@@ -175,13 +178,13 @@ class RunModel(BaseChatModel):
 
         return call
 
-    async def _pieces(self, ask: Callable[[Deps, str], ModelCall]) -> AsyncGenerator[AIMessageChunk]:
-        if (deps := deps_here()) is None:
+    async def _stream_chunks(self, ask: Callable[[Deps, str], ModelCall]) -> AsyncGenerator[AIMessageChunk]:
+        if (deps := current_deps()) is None:
             raise UserError(
                 "model() answers inside a run of Interlock. Start one: interlock run FILE.py:graph"
             )
-        task = info_here("model()", deps).task_id
-        name = f"{task}#{_digest(ask(deps, ''))}"
+        task = current_task_info("model()", deps).task_id
+        name = f"{task}#{_model_call_digest(ask(deps, ''))}"
         reply = None
         # A recorded answer that couldn't be used isn't used again: the run would fail for ever.
         while reply is None or (reply.problem and reply.replayed):
@@ -201,10 +204,10 @@ class RunModel(BaseChatModel):
             raise RunError(
                 f"The model's answer can't be used: {reply.problem} Try again with: interlock resume"
             )
-        yield to_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
+        yield final_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
 
 
-def _chosen(
+def _apply_tool_choice(
     messages: list[Message], tools: list[ToolDeclaration], choice: str | bool | dict[str, Any] | None
 ) -> tuple[list[Message], list[ToolDeclaration]]:
     """A demand for a call as a line of the prompt; a tool that is named is the only one on offer."""
@@ -219,7 +222,7 @@ def _chosen(
     return [*messages, Message(role="user", content=_MUST_CALL.format(which=which))], only or tools
 
 
-def _digest(call: ModelCall) -> str:
+def _model_call_digest(call: ModelCall) -> str:
     asked = [
         [call.role, call.model, call.temperature, call.schema],
         [message.model_dump(mode="json", exclude_defaults=True) for message in call.messages],
@@ -232,12 +235,12 @@ _OWN = "interlock"
 """Key of `additional_kwargs` with what LangChain has no field for: the provider's signatures."""
 
 
-def to_ours(message: BaseMessage) -> Message:
+def from_langchain_message(message: BaseMessage) -> Message:
     """The message as the models service reads it. Raises `UserError` for content that it can't send."""
     if isinstance(message, SystemMessage):
         return Message(role="system", content=clean(str(message.text)))
     if isinstance(message, HumanMessage):
-        return Message(role="user", content=_content(message))
+        return Message(role="user", content=_message_content(message))
     if isinstance(message, ToolMessage):
         status = "error" if message.status == "error" else "success"
         return Message(
@@ -248,13 +251,13 @@ def to_ours(message: BaseMessage) -> Message:
             status=status,
         )
     if isinstance(message, AIMessage):
-        return _answer(message)
+        return _assistant_message(message)
     raise UserError(
         f"model() can't send a {type(message).__name__}; expected system, human, AI or tool messages."
     )
 
 
-def _answer(message: AIMessage) -> Message:
+def _assistant_message(message: AIMessage) -> Message:
     own: Mapping[str, Any] = message.additional_kwargs.get(_OWN) or {}
     signatures: Mapping[str, str] = own.get("calls") or {}
     calls = tuple(
@@ -271,13 +274,13 @@ def _answer(message: AIMessage) -> Message:
     )
 
 
-def _content(message: BaseMessage) -> str | tuple[Part, ...]:
+def _message_content(message: BaseMessage) -> str | tuple[Part, ...]:
     if isinstance(message.content, str):
         return clean(message.content)
-    return tuple(_part(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
+    return tuple(_content_part(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
 
 
-def _part(block: Mapping[str, Any]) -> Part:
+def _content_part(block: Mapping[str, Any]) -> Part:
     kind = block["type"]
     if kind in ("text", "text-plain"):
         return TextPart(text=clean(str(block.get("text") or "")))
@@ -289,7 +292,7 @@ def _part(block: Mapping[str, Any]) -> Part:
     raise UserError(f"model() can't send a block of type {kind!r}; expected text, or a file as base64.")
 
 
-def declared(tools: Sequence[Mapping[str, Any]]) -> list[ToolDeclaration]:
+def declarations_from_openai(tools: Sequence[Mapping[str, Any]]) -> list[ToolDeclaration]:
     """Tools in OpenAI's format, as `bind_tools` keeps them."""
     functions = [tool["function"] for tool in tools]
     return [
@@ -302,7 +305,7 @@ def declared(tools: Sequence[Mapping[str, Any]]) -> list[ToolDeclaration]:
     ]
 
 
-def to_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
+def final_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
     """The reply as the last piece of a stream; `streamed`: its text was sent in pieces before."""
     message, usage = reply.message, reply.usage
     signatures = {call.id: call.signature for call in message.tool_calls if call.signature}

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.requests import answered, asked, put_request
+from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
 from interlock.prompts import load, render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
@@ -35,7 +35,7 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
-def with_check(update: Any, deps: Deps) -> Any:
+def label_for_check(update: Any, deps: Deps) -> Any:
     """Let the check decide on an answer that the hooks accept: the label becomes `check`."""
     # Where there is no answer, no hook was asked.
     is_accepted = update.get("turn_status") == "ok" and update.get("hook_stage") == "admitted"
@@ -46,37 +46,37 @@ RULE, EDIT = "check", "check:edit"
 """Sections of what the model is told of the check."""
 
 
-def told_rule(head: str, deps: Deps) -> str:
+def append_check_rule(head: str, deps: Deps) -> str:
     """Return the head after telling the model the rule, once in a conversation."""
-    if not deps.checks.holds_tests or RULE in sections_of(head, deps):
+    if not deps.checks.holds_tests or RULE in context_sections(head, deps):
         return head
     text = render("run/check_rule", command=deps.checks.command)
-    return deps.transcript.append(head, [_section(text, RULE)])
+    return deps.transcript.append(head, [_section_message(text, RULE)])
 
 
-def told_of_edit(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
+def test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
     """Return what the model is told at its first change of a test, once in a conversation."""
-    if not deps.checks.holds_tests or EDIT in sections_of(head, deps):
+    if not deps.checks.holds_tests or EDIT in context_sections(head, deps):
         return []
     path = next(filter(deps.checks.is_test, paths), "")
     if not path:
         return []
-    return [_section(render("run/check_edit", path=path, command=deps.checks.command), EDIT)]
+    return [_section_message(render("run/check_edit", path=path, command=deps.checks.command), EDIT)]
 
 
-def _section(text: str, section: str) -> Message:
+def _section_message(text: str, section: str) -> Message:
     return Message(role="user", origin="context", content=(TextPart(text=text, section=section),))
 
 
-def _add_sections(found: set[str], message: Message) -> None:
+def _collect_sections(found: set[str], message: Message) -> None:
     if message.origin == "context":
         found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
 
 
-_sections = Growing(set[str], _add_sections)
+_sections = Growing(set[str], _collect_sections)
 
 
-def sections_of(head: str, deps: Deps) -> set[str]:
+def context_sections(head: str, deps: Deps) -> set[str]:
     """Return the sections of a conversation's context."""
     return _sections(deps.transcript.read(head), deps.transcript)
 
@@ -103,10 +103,10 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
             }
         case how:
             text = load("run/check_failed").text(command=checks.command, how=_HOW[how], output=end.output)
-            return _sent_back(state, runtime, text)
+            return _send_back_to_model(state, runtime, text)
 
 
-def _sent_back(state: MainState, runtime: Runtime[Deps], text: str) -> MainState:
+def _send_back_to_model(state: MainState, runtime: Runtime[Deps], text: str) -> MainState:
     runtime.stream_writer(AgentBlocked(reason=text, by="check"))
     head = runtime.context.transcript.append(
         state["head"], [Message(role="user", origin="hook", content=text)]
@@ -128,7 +128,7 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
     found = await deps.checks.changes()
     if found.is_empty:
         return {"label": "same", "check_changes": "", "check_output": "", "check_view": ""}
-    record = _stored(deps, found.model_dump_json())
+    record = _store_text(deps, found.model_dump_json())
     label = "changed" if found.changes else "unknown"
     return {"label": label, "check_changes": record, "check_output": "", "check_view": ""}
 
@@ -141,10 +141,10 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 )
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
-    deps, changes = runtime.context, _changes(runtime.context, state)
+    deps, changes = runtime.context, _load_changes(runtime.context, state)
     end = await deps.checks.run_in_view(f"before:{task_of(runtime, 'run_old_tests')}", changes)
     if end.how != "passed":
-        return {"label": "failed", "check_output": _stored(deps, end.model_dump_json())}
+        return {"label": "failed", "check_output": _store_text(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
     return {"label": "beside code" if left else "passed", "check_output": ""}
 
@@ -164,12 +164,12 @@ async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # no
 )
 async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Ask whether the changed tests count: the command succeeds only with them."""
-    deps, changes = runtime.context, _changes(runtime.context, state)
+    deps, changes = runtime.context, _load_changes(runtime.context, state)
     attempt = CallKey(message=state["reply"], index=0)
     number = 1
     while deps.approvals.answer(f"{attempt}:tests:{number}"):
         number += 1
-    end = _end(deps, state)
+    end = _load_check_end(deps, state)
     args: dict[str, Any] = {"command": deps.checks.command, "tests": changes.hashes}
     request = ApprovalRequest(
         attempt=attempt,
@@ -177,22 +177,22 @@ async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         asked=number,
         kind="approval",
         call=CallView(id=f"tests:{number}", name=REQUEST, args=args),
-        reason=_reason(changes, end, state.get("check_view", "")),
-        preview=_preview(deps.checks.command, changes, end),
+        reason=_request_reason(changes, end, state.get("check_view", "")),
+        preview=_changes_preview(deps.checks.command, changes, end),
         choices=("proceed_once", "reject", "cancel"),
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key}
 
 
-def _reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
+def _request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
     if changes.unknown:
         return f"The check passes, but whether it passes with the tests of before can't be told: {changes.unknown}"
     by_how: dict[str, list[TestChange]] = {}
     for change in changes.changes:
         by_how.setdefault(change.how, []).append(change)
     told = " ".join(
-        sentence.format(_listed(by_how[how])) for how, sentence in _SENTENCES.items() if how in by_how
+        sentence.format(_list_changes(by_how[how])) for how, sentence in _SENTENCES.items() if how in by_how
     )
     if end is None:
         return f"The check passes, but tests that couldn't be put back have changed. {told}"
@@ -204,17 +204,17 @@ def _reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
     else:
         how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(end.how, "it fails")
         back = [change for change in changes.changes if change.how not in _LEFT]
-        begin = f"The check passes only with changed tests; with {_listed(back)} as before, {how}."
+        begin = f"The check passes only with changed tests; with {_list_changes(back)} as before, {how}."
     return f"{begin} {told}".strip()
 
 
-def _listed(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
+def _list_changes(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
     names = [change.path for change in changes]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
+def _changes_preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
     gone = [f"{change.path} is gone" for change in changes.changes if change.how == "gone"]
     gone += [
         f"{change.path} has changed" for change in changes.changes if change.how in ("built", "not kept")
@@ -232,24 +232,24 @@ def _preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
 async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Accepted changes count as they were shown; a person's reason sends the model on."""
     deps = runtime.context
-    _, answer = answered(deps, state["approval"])
+    _, answer = load_request_and_answer(deps, state["approval"])
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once":
-        return {"label": "trusted" if _changes(deps, state).unknown else "accepted"}
-    paths = _listed(_changes(deps, state).changes) or "the tests"
+        return {"label": "trusted" if _load_changes(deps, state).unknown else "accepted"}
+    paths = _list_changes(_load_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
-    return _sent_back(state, runtime, render("run/check_rejected", paths=paths, reason=reason))
+    return _send_back_to_model(state, runtime, render("run/check_rejected", paths=paths, reason=reason))
 
 
-def _stored(deps: Deps, text: str) -> str:
+def _store_text(deps: Deps, text: str) -> str:
     return deps.transcript.append("", [Message(role="tool", content=text)])
 
 
-def _changes(deps: Deps, state: MainState) -> TestChanges:
+def _load_changes(deps: Deps, state: MainState) -> TestChanges:
     return TestChanges.model_validate_json(deps.transcript.message(state["check_changes"]).text)
 
 
-def _end(deps: Deps, state: MainState) -> CheckEnd | None:
+def _load_check_end(deps: Deps, state: MainState) -> CheckEnd | None:
     record = state.get("check_output")
     return CheckEnd.model_validate_json(deps.transcript.message(record).text) if record else None

@@ -8,21 +8,21 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import (
     BadSnapshot,
+    ConversationSize,
     Cut,
-    Size,
+    conversation_size,
+    count_tokens,
+    dropped_memory_files,
     find_cut,
-    is_attempt,
-    kept,
-    kept_parts,
-    memory_of,
+    kept_messages,
     opening_length,
-    sections_of,
-    size,
-    tokens_of,
-    xml_of,
+    parse_snapshot,
+    should_attempt,
+    snapshot_xml,
+    verbatim_parts,
 )
 from interlock.nodes.helper_model import ask_text
-from interlock.nodes.hooks import fired, fires
+from interlock.nodes.hooks import fire_hooks, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps, Transcript
@@ -54,14 +54,14 @@ _COUNTED = ("compress_status", "tokens_before", "tokens_after")
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """Whether the conversation is long enough; if forced, any non-empty one is."""
     deps = runtime.context
-    known = size(deps, state)
-    known = Size(known.tokens, state.get("token_limit") or known.limit, known.unsent)
+    known = conversation_size(deps, state)
+    known = ConversationSize(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
     due = state.get("force") or known.is_crowded or known.reaches(threshold)
     if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
-    asked = is_hooked(state, "PreCompress") and is_attempt(
+    asked = is_hooked(state, "PreCompress") and should_attempt(
         {**state, "tokens": known.tokens, "crowded": known.is_crowded}
     )
     return {
@@ -80,10 +80,10 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
 async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """A hook's refusal only postpones this compression, like a failed attempt."""
     trigger = "manual" if state.get("force") else "auto"
-    outcome = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
+    outcome = await fire_hooks("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
         return {"label": "go on"}
-    return {**_remembered(state), "label": "put off"}
+    return {**_remember_failure(state), "label": "put off"}
 
 
 @node(
@@ -105,18 +105,22 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
         tokens = estimate_tokens(message.text)
         if tokens <= room:
             room -= tokens
-        elif short := await _shortened(message, deps):
+        elif short := await _shorten_output(message, deps):
             shorter[index] = short
     base = state["head"]
     if shorter:
         replaced = [shorter.get(i, m) for i, m in enumerate(messages)]
         base = deps.transcript.append("", replaced, continues=state["head"])
-    if is_attempt(state):
+    if should_attempt(state):
         return {"base": base, "label": "attempt"}
-    return {"base": base, "label": "failed before", **keep_truncated(state["head"], base, deps.transcript)}
+    return {
+        "base": base,
+        "label": "failed before",
+        **finish_with_truncated(state["head"], base, deps.transcript),
+    }
 
 
-async def _shortened(message: Message, deps: Deps) -> Message | None:
+async def _shorten_output(message: Message, deps: Deps) -> Message | None:
     """The shortened output, or None if it wouldn't be shorter. Its file is on disk before anything refers to it."""
     lines = message.text.splitlines()[-KEPT_LINES:]
     end = "\n".join(lines)[-deps.settings.tools.truncate_at :]
@@ -129,7 +133,7 @@ async def _shortened(message: Message, deps: Deps) -> Message | None:
     return message.model_copy(update={"content": text})
 
 
-def keep_truncated(head: str, base: str, transcript: Transcript) -> CompressState:
+def finish_with_truncated(head: str, base: str, transcript: Transcript) -> CompressState:
     """Return the conversation with its older outputs shortened, if any were, as all that is done."""
     if base == head:
         return {"compress_status": "noop"}
@@ -137,8 +141,8 @@ def keep_truncated(head: str, base: str, transcript: Transcript) -> CompressStat
         "head": base,
         "last_prompt_tokens": 0,
         "compress_status": "truncated",
-        "tokens_before": tokens_of(transcript.read(head)),
-        "tokens_after": tokens_of(transcript.read(base)),
+        "tokens_before": count_tokens(transcript.read(head)),
+        "tokens_after": count_tokens(transcript.read(base)),
     }
 
 
@@ -151,7 +155,7 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     transcript = runtime.context.transcript
     cut = find_cut(transcript.read(state["base"]), state.get("preserve", PRESERVE))
     if cut is None:
-        return {"label": "nothing to drop", **keep_truncated(state["head"], state["base"], transcript)}
+        return {"label": "nothing to drop", **finish_with_truncated(state["head"], state["base"], transcript)}
     return {"split": cut.start, "carried": cut.carried, "label": "found"}
 
 
@@ -160,7 +164,7 @@ _PART = ("head", "base", "split", "token_limit")
 
 @node(reads=_PART, writes=("draft", "checked"), labels=("answered", "failed"))
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    record = await _ask(state, [_nudge(load("compress/summarise").text())], runtime)
+    record = await _ask_for_snapshot(state, [_nudge_message(load("compress/summarise").text())], runtime)
     return {"draft": record, "checked": "", "label": "answered" if record else "failed"}
 
 
@@ -169,18 +173,18 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The model also hears what is wrong with the draft's form. Without an answer the draft stands."""
     text = runtime.context.transcript.message(state["draft"]).text
     task = [
-        _nudge(load("compress/summarise").text()),
+        _nudge_message(load("compress/summarise").text()),
         Message(role="assistant", content=text),
-        _nudge(load("compress/verify").text(problem=_problem(text))),
+        _nudge_message(load("compress/verify").text(problem=_snapshot_problem(text))),
     ]
-    return {"checked": await _ask(state, task, runtime)}
+    return {"checked": await _ask_for_snapshot(state, task, runtime)}
 
 
-async def _ask(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
+async def _ask_for_snapshot(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
     """The part to drop is sent as it was if it fits the window, else with its older outputs shortened."""
     transcript, split = runtime.context.transcript, state["split"]
     messages = transcript.read(state["head"])
-    if tokens_of(messages[:split]) > state["token_limit"]:
+    if count_tokens(messages[:split]) > state["token_limit"]:
         messages = transcript.read(state["base"])
     part = curated(messages[opening_length(messages) : split])
     system = Message(role="system", content=load("compress/system").text())
@@ -188,13 +192,13 @@ async def _ask(state: CompressState, task: list[Message], runtime: Runtime[Deps]
     return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
 
 
-def _nudge(text: str) -> Message:
+def _nudge_message(text: str) -> Message:
     return Message(role="user", origin="nudge", content=text)
 
 
-def _problem(text: str) -> str:
+def _snapshot_problem(text: str) -> str:
     try:
-        sections_of(text)
+        parse_snapshot(text)
     except BadSnapshot as problem:
         return f"As it stands it can't be used: {problem}."
     return ""
@@ -212,14 +216,14 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced; but
     where the next request may not fit, the old part goes without a summary."""
     transcript = runtime.context.transcript
-    before = tokens_of(transcript.read(state["head"]))
-    snapshot = _snapshot(state, runtime.context)
+    before = count_tokens(transcript.read(state["head"]))
+    snapshot = _usable_snapshot(state, runtime.context)
     if not snapshot and not state.get("crowded"):
-        return {"label": "empty", **_refused(state, "failed_empty", before, before)}
-    messages = _conversation(state, runtime.context, snapshot)
-    after = tokens_of(messages)
+        return {"label": "empty", **_reject_attempt(state, "failed_empty", before, before)}
+    messages = _compressed_conversation(state, runtime.context, snapshot)
+    after = count_tokens(messages)
     if after > before:
-        return {"label": "inflated", **_refused(state, "failed_inflated", before, after)}
+        return {"label": "inflated", **_reject_attempt(state, "failed_inflated", before, after)}
     head = transcript.append("", messages, continues=state["head"])
     runtime.stream_writer(ChatCompressed(before=before, after=after))
     if not snapshot:
@@ -229,7 +233,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         "label": label,
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": _still_long(state, runtime.context, before - after),
+        "compress_failed_at": _tokens_if_still_long(state, runtime.context, before - after),
         "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
@@ -237,58 +241,63 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     }
 
 
-def _still_long(state: CompressState, deps: Deps, saved: int) -> int:
+def _tokens_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
     """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
-    left = Size(state["tokens"] - saved, state["token_limit"])
+    left = ConversationSize(state["tokens"] - saved, state["token_limit"])
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
     return left.tokens if left.reaches(threshold) else 0
 
 
-def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:
-    return {**_remembered(state), "compress_status": status, "tokens_before": before, "tokens_after": after}
+def _reject_attempt(state: CompressState, status: str, before: int, after: int) -> CompressState:
+    return {
+        **_remember_failure(state),
+        "compress_status": status,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
 
 
-def _remembered(state: CompressState) -> CompressState:
+def _remember_failure(state: CompressState) -> CompressState:
     """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
 
-def _snapshot(state: CompressState, deps: Deps) -> str:
+def _usable_snapshot(state: CompressState, deps: Deps) -> str:
     """The checked snapshot, else the draft, as escaped XML; empty: neither is usable."""
     for record in (state["checked"], state["draft"]):
         if record:
             try:
-                return xml_of(sections_of(deps.transcript.message(record).text))
+                return snapshot_xml(parse_snapshot(deps.transcript.message(record).text))
             except BadSnapshot:
                 continue
     return ""
 
 
-def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
+def _compressed_conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
-    rest = kept(messages, Cut(state["split"], state["carried"]))
+    rest = kept_messages(messages, Cut(state["split"], state["carried"]))
     opening = messages[: opening_length(messages)]
     dropped = [
         m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
     ]
-    about = load("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised(dropped)
-    text = "\n\n".join([about, *_outside(state, deps)])
-    own = kept_parts(dropped, state["token_limit"])
+    about = load("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised_note(dropped)
+    text = "\n\n".join([about, *_facts_outside_conversation(state, deps)])
+    own = verbatim_parts(dropped, state["token_limit"])
     content = (TextPart(text=text), *own) if own else text
     snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
         snapshot_messages.append(Message(role="assistant", content=load("compress/acknowledged").text()))
-    return [*opening, *memory_of(dropped), *snapshot_messages, *rest]
+    return [*opening, *dropped_memory_files(dropped), *snapshot_messages, *rest]
 
 
-def _unsummarised(dropped: list[Message]) -> str:
+def _unsummarised_note(dropped: list[Message]) -> str:
     calls = [call for message in dropped for call in message.tool_calls][-_MOST_CALLS:]
     lines = (f"- {call.name} {json.dumps(call.args, ensure_ascii=False)[:_ARGS]}" for call in calls)
     return load("compress/unsummarised").text(calls="\n".join(lines))
 
 
-def _outside(state: CompressState, deps: Deps) -> list[str]:
+def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
     """Facts the conversation needn't remember: the plan, the todo list, and what is pending with the user."""
     parts: list[str] = []
     if plan := [

@@ -26,7 +26,7 @@ class Cut(NamedTuple):
     """Index of an earlier message also kept: the request in progress; -1: none."""
 
 
-class Size(NamedTuple):
+class ConversationSize(NamedTuple):
     """A conversation's size relative to a model's window, in tokens."""
 
     tokens: int
@@ -87,17 +87,17 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     first = opening_length(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
-    new = _after_snapshot(messages, first)
+    new = _index_after_snapshot(messages, first)
     before, waiting = 0, set[str]()
     request, last = -1, Cut(-1)
     in_task: Cut | None = None
     for index in range(first, len(messages)):
         message = messages[index]
-        if not waiting and message.role == "user" and not _adds(messages, index):
+        if not waiting and message.role == "user" and not _is_hook_addition(messages, index):
             begins = message.origin in _BEGIN_TASKS
             last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _worth(last, new)
+                return _unless_only_snapshot(last, new)
             request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
@@ -106,29 +106,29 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
         before += sizes[index]
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
-        return _worth(Cut(len(messages)), new)
-    return _worth(in_task, new) or _worth(last, new)
+        return _unless_only_snapshot(Cut(len(messages)), new)
+    return _unless_only_snapshot(in_task, new) or _unless_only_snapshot(last, new)
 
 
-def _adds(messages: Sequence[Message], index: int) -> bool:
+def _is_hook_addition(messages: Sequence[Message], index: int) -> bool:
     """Whether the message is a hook's addition right after a request, and not a request itself."""
     return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
-def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
+def kept_messages(messages: Sequence[Message], cut: Cut) -> list[Message]:
     """The messages kept verbatim after the opening."""
     carried = [messages[cut.carried]] if cut.carried >= 0 else []
     return [*carried, *messages[cut.start :]]
 
 
-def _worth(cut: Cut | None, first: int) -> Cut | None:
+def _unless_only_snapshot(cut: Cut | None, first: int) -> Cut | None:
     """The cut, unless it drops nothing but an earlier snapshot."""
     if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
         return None
     return cut
 
 
-def _after_snapshot(messages: Sequence[Message], first: int) -> int:
+def _index_after_snapshot(messages: Sequence[Message], first: int) -> int:
     """Index behind an earlier snapshot, and behind the line that answers it."""
     if first == len(messages) or messages[first].origin != "snapshot":
         return first
@@ -136,20 +136,20 @@ def _after_snapshot(messages: Sequence[Message], first: int) -> int:
     return first + 1 + any(m.role == "assistant" and not m.tool_calls for m in answered)
 
 
-def tokens_of(messages: Iterable[Message]) -> int:
+def count_tokens(messages: Iterable[Message]) -> int:
     return sum(map(estimate_message, messages))
 
 
-def size(deps: Deps, state: Sized) -> Size:
+def conversation_size(deps: Deps, state: Sized) -> ConversationSize:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
     limit = deps.models.context_window(state.get("sticky_model") or deps.models.resolve(state["model"]))
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
     if not known:
-        return Size(tokens_of(history), limit)
-    return Size(known, limit, tokens_of(unsent(history)))
+        return ConversationSize(count_tokens(history), limit)
+    return ConversationSize(known, limit, count_tokens(unsent_messages(history)))
 
 
-def unsent(history: Sequence[Message]) -> Sequence[Message]:
+def unsent_messages(history: Sequence[Message]) -> Sequence[Message]:
     """Messages after the last answer."""
     for index in range(len(history), 0, -1):
         if history[index - 1].role == "assistant":
@@ -157,7 +157,7 @@ def unsent(history: Sequence[Message]) -> Sequence[Message]:
     return history
 
 
-def is_attempt(state: CompressState) -> bool:
+def should_attempt(state: CompressState) -> bool:
     """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced or necessary."""
     failed_at = state.get("compress_failed_at") or 0
     return (
@@ -167,7 +167,7 @@ def is_attempt(state: CompressState) -> bool:
     )
 
 
-def sections_of(answer: str) -> dict[str, str]:
+def parse_snapshot(answer: str) -> dict[str, str]:
     """Section → text, of the last snapshot in the answer, without scratchpad and chatter. Raises `BadSnapshot`.
 
     All sections must be present; only the goal must be non-empty.
@@ -177,19 +177,19 @@ def sections_of(answer: str) -> dict[str, str]:
     if end < 0 or starts[0] < 0:
         raise BadSnapshot(f"the answer holds no {_BEGIN}…{_END}")
     try:
-        return _read(answer[starts[0] : end + len(_END)])
+        return _parse_sections(answer[starts[0] : end + len(_END)])
     except BadSnapshot:
         if starts[0] == starts[1]:
             raise
-    return _read(answer[starts[1] : end + len(_END)])  # the last opening tag was only quoted
+    return _parse_sections(answer[starts[1] : end + len(_END)])  # the last opening tag was only quoted
 
 
-def _read(snapshot: str) -> dict[str, str]:
+def _parse_sections(snapshot: str) -> dict[str, str]:
     """Parse flat sections of text: no nesting, no duplicates. Declarations count as text, see `_plain`."""
     from xml.etree import ElementTree
 
     try:
-        root = ElementTree.fromstring(_plain(re.sub(_NO_XML, "\ufffd", snapshot)))
+        root = ElementTree.fromstring(_drop_declarations(re.sub(_NO_XML, "\ufffd", snapshot)))
     except ElementTree.ParseError as error:
         raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
     texts: dict[str, str] = {}
@@ -204,7 +204,7 @@ def _read(snapshot: str) -> dict[str, str]:
     return {name: texts.get(name, "") for name in SECTIONS}
 
 
-def xml_of(sections: dict[str, str]) -> str:
+def snapshot_xml(sections: dict[str, str]) -> str:
     """The snapshot as XML, with texts escaped where needed."""
     inner = "\n".join(
         f"<{name}>\n{escape(sections[name])}\n</{name}>" if sections[name] else f"<{name}/>"
@@ -213,14 +213,14 @@ def xml_of(sections: dict[str, str]) -> str:
     return f"<{_ROOT}>\n{inner}\n</{_ROOT}>"
 
 
-def _plain(snapshot: str) -> str:
+def _drop_declarations(snapshot: str) -> str:
     """Our tags and text. Stop looking for CDATA sections after the last end of one, to stay linear."""
     last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
     parts = (snapshot[:last], snapshot[last:].replace("<![CDATA[", "&lt;![CDATA["))
-    return "".join(re.sub(_MARKUP, _escaped, part, flags=re.DOTALL) for part in parts)
+    return "".join(re.sub(_MARKUP, _escape_match, part, flags=re.DOTALL) for part in parts)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return escape(match[0]) if match[1] else match[0]
 
 
@@ -231,20 +231,20 @@ _SHARE = 20
 _ARGS = 300
 
 
-def kept_parts(dropped: Sequence[Message], limit: int) -> list[TextPart]:
+def verbatim_parts(dropped: Sequence[Message], limit: int) -> list[TextPart]:
     """Parts of the snapshot's message, for a window of `limit` tokens: the person's own words, what they rejected, and
     the skills in use; those that an earlier snapshot kept, too.
     """
     parts: list[TextPart] = []
     for name, found in _KINDS.items():
-        texts = _fitting([*_earlier(dropped, name), *found(dropped)], limit // _SHARE)
+        texts = _fit_texts([*_earlier_kept_texts(dropped, name), *found(dropped)], limit // _SHARE)
         if texts:
             parts.append(TextPart(text=f"\n\n{load(f'compress/{name}').text()}\n"))
             parts += [TextPart(text=f"- {text}\n", section=name) for text in texts]
     return parts
 
 
-def memory_of(dropped: Iterable[Message]) -> list[Message]:
+def dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     """The memory files that the dropped part was told of on its way; they go to the opening, which is never dropped."""
     found = {
         part.section: part
@@ -259,14 +259,14 @@ def memory_of(dropped: Iterable[Message]) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *found.values()))]
 
 
-def _earlier(dropped: Iterable[Message], name: str) -> list[str]:
+def _earlier_kept_texts(dropped: Iterable[Message], name: str) -> list[str]:
     """Texts that an earlier compression kept."""
     parts = (part for message in dropped if message.origin == "snapshot" for part in message.content)
     texts = (part.text for part in parts if isinstance(part, TextPart) and part.section == name)
     return [text.removeprefix("- ").removesuffix("\n") for text in texts]
 
 
-def _fitting(texts: Sequence[str], most: int) -> list[str]:
+def _fit_texts(texts: Sequence[str], most: int) -> list[str]:
     """Each text once: the first, which begins the work, and as many of the newest as fit."""
     texts = list(dict.fromkeys(texts))
     room = most - sum(map(estimate_tokens, texts[:1]))
@@ -279,12 +279,12 @@ def _fitting(texts: Sequence[str], most: int) -> list[str]:
     return [*texts[:1], *newest]
 
 
-def _words(dropped: Sequence[Message]) -> list[str]:
+def _person_texts(dropped: Sequence[Message]) -> list[str]:
     said = (m.text for m in dropped if m.role == "user" and m.origin in (None, "person"))
-    return [_indented(text) for text in said if text.strip()]
+    return [_indent_texts(text) for text in said if text.strip()]
 
 
-def _rejected(dropped: Sequence[Message]) -> list[str]:
+def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
     before = load("run/call_rejected").text(feedback="")
     silent = load("run/call_rejected_silently").text()
     calls = {call.id: call for message in dropped for call in message.tool_calls}
@@ -295,24 +295,24 @@ def _rejected(dropped: Sequence[Message]) -> list[str]:
             continue
         args = json.dumps(call.args, ensure_ascii=False)
         why = message.text.removeprefix(before) if message.text.startswith(before) else ""
-        found.append(_indented(f"{call.name} {args[:_ARGS]}" + (f": {why}" if why else "")))
+        found.append(_indent_texts(f"{call.name} {args[:_ARGS]}" + (f": {why}" if why else "")))
     return found
 
 
-def _skills(dropped: Sequence[Message]) -> list[str]:
+def _skill_texts(dropped: Sequence[Message]) -> list[str]:
     done = {m.tool_call_id for m in dropped if m.status == "success"}
     calls = (call for message in dropped for call in message.tool_calls if call.id in done)
     return [str(call.args.get("name")) for call in calls if call.name == "activate_skill"]
 
 
 _KINDS: dict[str, Callable[[Sequence[Message]], list[str]]] = {
-    "words": _words,
-    "rejected": _rejected,
-    "skills": _skills,
+    "words": _person_texts,
+    "rejected": _rejected_texts,
+    "skills": _skill_texts,
 }
 
 
-def _indented(text: str) -> str:
+def _indent_texts(text: str) -> str:
     text = text.strip()
     if len(text) > _LONGEST:
         half = _LONGEST // 2

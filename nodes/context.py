@@ -60,7 +60,7 @@ def _is_opening(message: Message) -> bool:
 @node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), nondeterministic=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The date has no time of day, so that a provider can cache the prefix all day."""
-    if _is_left_out("environment", state):
+    if _is_part_left_out("environment", state):
         return {}
     deps = runtime.context
     status = await deps.context.repository()
@@ -71,16 +71,16 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
         directories="\n".join(f"- {root}" for root in deps.context.roots),
     )
     texts = [text, render("context/git", status=status)] if status else [text]
-    return _part("environment", "\n\n".join(texts), state, deps)
+    return _store_part("environment", "\n\n".join(texts), state, deps)
 
 
 @node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), nondeterministic=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    if _is_left_out("directory", state):
+    if _is_part_left_out("directory", state):
         return {}
     deps = runtime.context
     text = render("context/directory", tree=await deps.context.tree())
-    return _part("directory", text, state, deps)
+    return _store_part("directory", text, state, deps)
 
 
 @node(
@@ -93,18 +93,18 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The editor's full state; later changes are reported by each turn (`ide_context`)."""
     deps = runtime.context
     on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
-    if _is_left_out("ide", state) or not has_ide(state, deps):
+    if _is_part_left_out("ide", state) or not has_ide(state, deps):
         return {"label": on}
     try:
-        now = ide_now(state, deps)
+        now = current_ide_state(state, deps)
     except ConfigError as error:
         if state.get("alone"):  # else the turn reports it
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {"label": on}
     if not now["open"]:
         return {"label": on}
-    part = _part("ide", ide_text(None, now), state, deps)
-    return {"label": on, **part, "ide_told": ide_record(now, deps.transcript)}
+    part = _store_part("ide", ide_text(None, now), state, deps)
+    return {"label": on, **part, "ide_told": record_ide_state(now, deps.transcript)}
 
 
 @node(
@@ -114,7 +114,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
-    if _is_left_out("memory", state):
+    if _is_part_left_out("memory", state):
         return {}
     deps = runtime.context
     elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
@@ -124,9 +124,9 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     for file in files:
         if file.problem:
             runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
-    text = render("context/memory", files="\n\n".join(map(shown_memory, files)))
+    text = render("context/memory", files="\n\n".join(map(format_memory_file, files)))
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
-    return {**_part("memory", text, state, deps), "files": [*state["files"], *read]}
+    return {**_store_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
 
 @node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"))
@@ -150,11 +150,11 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     transcript = runtime.context.transcript
     messages = transcript.read(state["prompt"]) if state.get("prompt") else []
     prompt, attached = messages[-1:], messages[:-1]
-    named = await _named(prompt, state, runtime)
+    named = await _file_references(prompt, state, runtime)
     tokens = {
         **state["tokens"],
         "prompt": sum(estimate_tokens(m.text) for m in prompt),
-        "at_files": sum(map(estimate_message, shown := [*attached, *_files(named)])),
+        "at_files": sum(map(estimate_message, shown := [*attached, *_file_messages(named)])),
     }
     prompt += shown
     if state.get("system"):
@@ -164,15 +164,17 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         earlier = transcript.read(head) if head else []
         # The system prompt's record starts the chain.
         head = transcript.append(
-            state.get("system", ""), [*_opening(state, runtime.context), *earlier, *prompt]
+            state.get("system", ""), [*_opening_messages(state, runtime.context), *earlier, *prompt]
         )
     else:
-        head = transcript.append(_with_new_system(state, runtime), prompt)
+        head = transcript.append(_replace_system_prompt(state, runtime), prompt)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
 
-async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[Deps]) -> Sequence[Reference]:
+async def _file_references(
+    prompt: list[Message], state: ContextState, runtime: Runtime[Deps]
+) -> Sequence[Reference]:
     """Files a person refers to; an agent's task and a hook's text refer to nothing."""
     if "at_files" in state.get("off", []) or not prompt or prompt[0].origin not in (None, "person"):
         return []
@@ -188,7 +190,7 @@ async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[De
     return found
 
 
-def _files(found: Sequence[Reference]) -> list[Message]:
+def _file_messages(found: Sequence[Reference]) -> list[Message]:
     """Messages with the files shown, and why others aren't."""
     if not found:
         return []
@@ -199,7 +201,7 @@ def _files(found: Sequence[Reference]) -> list[Message]:
     return [Message(role="user", origin="context", content=content)]
 
 
-def _with_new_system(state: ContextState, runtime: Runtime[Deps]) -> str:
+def _replace_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
     """The head; if the system prompt changed, of a new chain that continues the old."""
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
@@ -211,7 +213,7 @@ def _with_new_system(state: ContextState, runtime: Runtime[Deps]) -> str:
     return transcript.append("", [system, *transcript.read(head)[1:]], continues=head)
 
 
-def _opening(state: ContextState, deps: Deps) -> list[Message]:
+def _opening_messages(state: ContextState, deps: Deps) -> list[Message]:
     found = [(name, deps.transcript.message(state[name]).text) for name in _OPENING if state.get(name)]
     parts = tuple(
         TextPart(text=text + ("\n\n" if place < len(found) else ""), section=name)
@@ -220,11 +222,11 @@ def _opening(state: ContextState, deps: Deps) -> list[Message]:
     return [Message(role="user", origin="context", content=parts)] if parts else []
 
 
-def _is_left_out(part: str, state: ContextState) -> bool:
+def _is_part_left_out(part: str, state: ContextState) -> bool:
     return state["begun"] or part in state.get("off", [])
 
 
-def _part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
+def _store_part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
     text = clean(text)
     record = deps.transcript.append("", [Message(role="user", origin="context", content=text)])
     update: ContextState = {"tokens": {**state["tokens"], name: estimate_tokens(text)}}
@@ -232,7 +234,7 @@ def _part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState
     return update
 
 
-def shown_memory(file: MemoryText) -> str:
+def format_memory_file(file: MemoryText) -> str:
     return f"--- {file.shown} ({file.level}) ---\n{file.text}\n--- end of {file.shown} ---"
 
 
@@ -244,20 +246,23 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression, report the full state again: earlier reports are gone with the messages."""
     transcript = runtime.context.transcript
     try:
-        now = ide_now(state, runtime.context)
+        now = current_ide_state(state, runtime.context)
     except ConfigError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {}
-    known = state.get("ide_told", "") if _is_shown(transcript.read(state["head"])) else ""
+    known = state.get("ide_told", "") if _is_ide_shown(transcript.read(state["head"])) else ""
     before: IdeState | None = json.loads(transcript.message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
     text = ide_text(before, now)
     message = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
-    return {"head": transcript.append(state["head"], [message]), "ide_told": ide_record(now, transcript)}
+    return {
+        "head": transcript.append(state["head"], [message]),
+        "ide_told": record_ide_state(now, transcript),
+    }
 
 
-def tell_undone(head: str, deps: Deps) -> str:
+def append_undone_note(head: str, deps: Deps) -> str:
     """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
     any more.
     """
@@ -277,25 +282,25 @@ def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
     return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent
 
 
-def ide_now(state: TurnState | ContextState, deps: Deps) -> IdeState:
+def current_ide_state(state: TurnState | ContextState, deps: Deps) -> IdeState:
     """The editor's current state. Raises `ConfigError`."""
     record = state.get("ide_given", "")
     return deps.context.ide(deps.transcript.message(record).text if record else "")
 
 
-def ide_record(now: IdeState, transcript: Transcript) -> str:
+def record_ide_state(now: IdeState, transcript: Transcript) -> str:
     """Record of a state, for later comparison."""
     return transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
 
 
-def _is_shown(history: Sequence[Message]) -> bool:
+def _is_ide_shown(history: Sequence[Message]) -> bool:
     parts = (p for m in history if m.origin == "context" for p in m.content if not isinstance(p, str))
     return any(isinstance(p, TextPart) and p.section == _SECTION for p in parts)
 
 
 def ide_text(before: IdeState | None, now: IdeState) -> str:
     if before is None:
-        return render("context/ide", state=_json({**now}))
+        return render("context/ide", state=_json_block({**now}))
     changed: dict[str, Any] = {
         "opened": [path for path in now["open"] if path not in before["open"]],
         "closed": [path for path in before["open"] if path not in now["open"]],
@@ -303,8 +308,8 @@ def ide_text(before: IdeState | None, now: IdeState) -> str:
     changed = {name: paths for name, paths in changed.items() if paths}
     if now["active"] != before["active"]:
         changed["active"] = now["active"]
-    return render("context/ide_changed", changes=_json(changed))
+    return render("context/ide_changed", changes=_json_block(changed))
 
 
-def _json(value: dict[str, Any]) -> str:
+def _json_block(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1)

@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Drive:
+class CurrentDrive:
     """What a drive tells the code of a foreign graph."""
 
     deps: Deps
     loop: asyncio.AbstractEventLoop
 
 
-DRIVE: ContextVar[Drive | None] = ContextVar("drive of a foreign graph", default=None)
+DRIVE: ContextVar[CurrentDrive | None] = ContextVar("drive of a foreign graph", default=None)
 
 
-def runtime_here() -> Any:
+def current_runtime() -> Any:
     """LangGraph's runtime of the node that runs; None: there is none."""
     try:
         return get_runtime()
@@ -37,18 +37,18 @@ def runtime_here() -> Any:
         return None
 
 
-def deps_here(runtime: Any = None) -> Deps | None:
+def current_deps(runtime: Any = None) -> Deps | None:
     """`Deps` of the run; None: it isn't one of Interlock."""
-    own = getattr(runtime or runtime_here(), "context", None)
+    own = getattr(runtime or current_runtime(), "context", None)
     if isinstance(own, Deps):
         return own
     drive = DRIVE.get()
     return drive.deps if drive else None
 
 
-def info_here(what: str, deps: Deps, runtime: Any = None) -> Any:
+def current_task_info(what: str, deps: Deps, runtime: Any = None) -> Any:
     """LangGraph's facts of the task that runs. Raises `RunError` where the record couldn't name it."""
-    info = getattr(runtime, "execution_info", None) or getattr(runtime_here(), "execution_info", None)
+    info = getattr(runtime, "execution_info", None) or getattr(current_runtime(), "execution_info", None)
     if info is None:
         raise RunError(f"{what} was called outside a node, so the journal can't name it.")
     if info.thread_id != deps.info.run:
@@ -59,13 +59,13 @@ def info_here(what: str, deps: Deps, runtime: Any = None) -> Any:
     return info
 
 
-def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+def submit_to_run_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
     """Run `work` in the run's event loop, for code in a thread. Raises `UserError` in that loop's own thread.
 
     `instead`: what an async node calls.
     """
-    drive = _drive_here()
-    if drive is None or _is_running(drive.loop):
+    drive = _current_drive()
+    if drive is None or _is_loop_of_this_thread(drive.loop):
         raise UserError(f"{what} would block the run: in an async node, use {instead}.")
 
     async def guarded() -> T:
@@ -75,29 +75,29 @@ def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]])
     return asyncio.run_coroutine_threadsafe(guarded(), drive.loop)
 
 
-def soon(function: Callable[..., Any], *args: Any) -> None:
+def call_in_run_loop(function: Callable[..., Any], *args: Any) -> None:
     """Call a function in the run's event loop, even while the run is stopping."""
-    drive = _drive_here()
+    drive = _current_drive()
     assert drive is not None
     drive.loop.call_soon_threadsafe(function, *args)
 
 
-def _drive_here() -> Drive | None:
+def _current_drive() -> CurrentDrive | None:
     """The drive of the node that runs, whosever graph it is."""
     if drive := DRIVE.get():
         return drive
-    deps = deps_here()
-    return Drive(deps, deps.cancel.loop) if deps and deps.cancel.loop else None
+    deps = current_deps()
+    return CurrentDrive(deps, deps.cancel.loop) if deps and deps.cancel.loop else None
 
 
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_loop_of_this_thread(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
 
 
-def park(*requests: str) -> NoReturn:
+def park_node(*requests: str) -> NoReturn:
     """Stop the node until a person has answered these requests; it then runs again, and reads the answers' rows.
 
     Unlike `interrupt`, it isn't counted by LangGraph: the node's own interrupts keep their answers, in any order.

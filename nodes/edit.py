@@ -10,16 +10,16 @@ from interlock.nodes.edit_target import (
     DIFFERENCES,
     EDIT,
     Edit,
-    as_tried,
-    ask,
-    difference,
-    edit_at,
-    note_reason,
-    problem,
-    shown_text,
+    ask_helper,
+    edit_error,
+    excerpt_around,
+    external_change,
+    load_edit,
+    record_step_reason,
+    tried_call,
 )
-from interlock.nodes.requests import answered, put_request, rejected
-from interlock.nodes.tools_results import by_policy, note, note_person
+from interlock.nodes.requests import load_request_and_answer, rejection_result, write_request
+from interlock.nodes.tools_results import policy_decision, record_call_decision, record_person_decision
 from interlock.prompts import load
 from interlock.state.calls import (
     ApprovalRequest,
@@ -76,18 +76,18 @@ _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Read the file. A missing file and an empty old string create it; uneditable files are refused."""
     fresh: EditState = {"helper": "", "helper_role": ""}
-    edit = await edit_at(runtime.context, {**state, "helper": ""})
+    edit = await load_edit(runtime.context, {**state, "helper": ""})
     if isinstance(edit, ToolResult):
         error = edit.error or {"type": "not_text", "message": edit.content}
         code = _CODES.get(error["type"], error["type"])
-        return {**fresh, "label": "refused", "error": problem(code, error["message"])}
+        return {**fresh, "label": "refused", "error": edit_error(code, error["message"])}
     fresh = {**fresh, "seen": edit.hash, "modified_at": edit.modified_at}
-    if refusal := _refusal(edit):
-        return {**fresh, "label": "refused", "error": problem(*refusal)}
+    if refusal := _uneditable_problem(edit):
+        return {**fresh, "label": "refused", "error": edit_error(*refusal)}
     return {**fresh, "label": "create" if edit.file is None else "match", "error": {}}
 
 
-def _refusal(edit: Edit) -> EditProblem | None:
+def _uneditable_problem(edit: Edit) -> EditProblem | None:
     old, new = edit.strings.old, edit.strings.new
     if edit.file is None and old:
         text = f"No file {edit.shown!r}. Find it with glob; to create it leave old_string empty."
@@ -111,14 +111,14 @@ _MATCHES = (Part("the first that finds any", STRATEGIES),)
 )
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few matches are an error, never a choice."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
-        return {"label": "wrong count", "error": problem("external_change", edit.content)}
+        return {"label": "wrong count", "error": edit_error("external_change", edit.content)}
     at = await edit.at()
     if not isinstance(at, EditProblem):
-        note_reason(runtime, at.strategy_label)
+        record_step_reason(runtime, at.strategy_label)
         return {"label": "right count"}
-    return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
+    return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": edit_error(*at)}
 
 
 @node(
@@ -130,11 +130,11 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
 )
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Try over-escaped strings and surrounding whitespace; next come models, except for structured files."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
     if at := await edit.repaired():
-        note_reason(runtime, at.strategy_label)
+        record_step_reason(runtime, at.strategy_label)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}
@@ -143,17 +143,17 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
 @node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"), nondeterministic=True)
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its string must occur in the file exactly, as often as expected; else the answer is ignored."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not found"}
     tried = edit.strings
     prompt = load("edit/correct_target").parts(
         file=edit.shown,
-        content=await asyncio.to_thread(shown_text, edit.text, tried.old),
+        content=await asyncio.to_thread(excerpt_around, edit.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
-    asked = await ask(runtime, state, "edit_target", TargetAnswer, prompt)
+    asked = await ask_helper(runtime, state, "edit_target", TargetAnswer, prompt)
     if asked is None:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
@@ -165,11 +165,13 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     new = reindent_to_place(edit.text, snippet, first_indent(tried.old), tried.new)
     return {
         "label": "found",
-        **_tried(runtime, "edit_target", MeantEdit(corrected_target_snippet=snippet, new_string=new)),
+        **_use_helper_strings(
+            runtime, "edit_target", MeantEdit(corrected_target_snippet=snippet, new_string=new)
+        ),
     }
 
 
-def _tried(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
+def _use_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
     """A helper's strings as they are tried from here on."""
     record = Message(role="assistant", content=answer.model_dump_json())
     return {"helper": runtime.context.transcript.append("", [record]), "helper_role": role}
@@ -184,12 +186,12 @@ def _tried(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
-    differs = difference(await edit_at(runtime.context, state), state)
+    differs = external_change(await load_edit(runtime.context, state), state)
     if not differs:
         return {"label": "same"}
-    note_reason(runtime, differs)
+    record_step_reason(runtime, differs)
     text = "The file changed on disk since it was last read. Read it again, and edit what is there now."
-    error = problem("external_change", f"{text} ({state['error']['message']})")
+    error = edit_error("external_change", f"{text} ({state['error']['message']})")
     return {"label": "changed", "error": error}
 
 
@@ -202,18 +204,18 @@ async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> Edi
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Asked once, with the error and the current text."""
     deps = runtime.context
-    edit = await edit_at(deps, state)
+    edit = await load_edit(deps, state)
     if isinstance(edit, ToolResult):
         return {"label": "no answer"}
     prompt = load("edit/fix_edit").parts(
         file=edit.shown,
         instruction=str(deps.journal.call(key_of(state)).args.get("instruction") or "not given"),
-        content=await asyncio.to_thread(shown_text, edit.text, edit.strings.old),
+        content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
         error=state["error"]["message"],
     )
-    asked = await ask(runtime, state, "edit_fixer", FixAnswer, prompt)
+    asked = await ask_helper(runtime, state, "edit_fixer", FixAnswer, prompt)
     if asked is None:
         return {"label": "no answer"}
     explained: EditState = {"explanation": asked.answer.explanation[:_MOST]}
@@ -226,13 +228,13 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
         search, replace = (s.replace("\r\n", "\n") for s in (answer.search, answer.replace))
         placed_new = reindent_to_place(edit.text, search, first_indent(replace), replace)
         answer = answer.model_copy(update={"replace": placed_new})
-    return {**explained, "label": "changed strings", **_tried(runtime, "edit_fixer", answer)}
+    return {**explained, "label": "changed strings", **_use_helper_strings(runtime, "edit_fixer", answer)}
 
 
 @node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), nondeterministic=True)
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Whether the new string is in the file already; deletions leave no trace, so they are never confirmed."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult) or not edit.strings.new.strip() or edit.strings.new not in edit.text:
         return {"label": "absent"}
     return {"label": "present", "edit_status": "already_applied", "error": {}}
@@ -241,7 +243,7 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
 @node(reads=EDIT, writes=(), labels=("found", "not found"), nondeterministic=True, parts=_MATCHES)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Retry all strategies; if they fail, the first error is reported."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if (
         isinstance(edit, ToolResult)
         or not edit.strings.old
@@ -251,7 +253,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     at = await edit.at()
     if isinstance(at, EditProblem):
         return {"label": "not found"}
-    note_reason(runtime, at.strategy_label)
+    record_step_reason(runtime, at.strategy_label)
     return {"label": "found"}
 
 
@@ -263,16 +265,16 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
-    edit = await edit_at(runtime.context, state)
+    edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
-        return _refused(state, "external_change", "The file was removed after it was read. Find it.")
+        return _reject_edit(state, "external_change", "The file was removed after it was read. Find it.")
     at = await edit.at(place_or_correct_edit)
     if isinstance(at, EditProblem):
-        return _refused(state, *at)
-    made = await asyncio.to_thread(_made, edit, edit.file, at)
+        return _reject_edit(state, *at)
+    made = await asyncio.to_thread(_edited_bytes, edit, edit.file, at)
     if isinstance(made, EditProblem):
-        return _refused(state, *made)
-    kept = await asyncio.to_thread(_kept, edit, edit.file, at, made) if state.get("source") else None
+        return _reject_edit(state, *made)
+    kept = await asyncio.to_thread(_result_record, edit, edit.file, at, made) if state.get("source") else None
     to_file = state.get("source") == "file"
     return {
         "label": "write" if to_file else "keep",
@@ -286,7 +288,7 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     }
 
 
-def _made(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditProblem:
+def _edited_bytes(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditProblem:
     try:
         after = file.encode(apply_spans(file, at.spans))
     except UnicodeEncodeError as error:
@@ -299,7 +301,7 @@ def _made(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditProblem:
     return after
 
 
-def _kept(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> Message:
+def _result_record(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> Message:
     """The result as a detached record; stored as arguments, because those are kept verbatim."""
     first = at.spans[0]
     exact = at.strategy == "exact" and not at.correction
@@ -313,9 +315,9 @@ def _kept(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> Message:
     return Message(role="assistant", tool_calls=(call,))
 
 
-def _refused(state: EditState, code: str, message: str) -> EditState:
+def _reject_edit(state: EditState, code: str, message: str) -> EditState:
     """If a helper's strings were being tried, the first error is kept."""
-    error = state["error"] if state.get("helper") and state.get("error") else problem(code, message)
+    error = state["error"] if state.get("helper") and state.get("error") else edit_error(code, message)
     return {"label": "refused", "error": error}
 
 
@@ -327,24 +329,24 @@ def _refused(state: EditState, code: str, message: str) -> EditState:
 async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A person is asked about the edit as it would be made, i.e. with the helper's strings if they are used."""
     deps = runtime.context
-    key, call = as_tried(deps, state)
+    key, call = tried_call(deps, state)
     mode = state["approval_mode"]
     verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
-    note(runtime, key, by_policy(verdict, mode))
+    record_call_decision(runtime, key, policy_decision(verdict, mode))
     if verdict.decision == "deny":
         text = load("run/call_denied").text(tool=call.name, reason=verdict.deny_message or verdict.reason)
-        return {"label": "denied", "error": problem("denied", text)}
+        return {"label": "denied", "error": edit_error("denied", text)}
     if verdict.decision == "allow":
         return {"label": "allowed", "error": {}}
-    return await _asked(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
+    return await _request_approval(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
 
 
-async def _asked(
+async def _request_approval(
     runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, asks: int
 ) -> EditState:
     preview = await runtime.context.toolset.preview(call, [])
     if preview.problem is not None:
-        return {"label": "denied", "error": problem(preview.code or "not_possible", preview.problem)}
+        return {"label": "denied", "error": edit_error(preview.code or "not_possible", preview.problem)}
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -355,7 +357,7 @@ async def _asked(
         files=preview.files,
         choices=_CHOICES,
     )
-    put_request(runtime, request)
+    write_request(runtime, request)
     return {"label": "asked", "approval": request.key, "asks": asks}
 
 
@@ -369,13 +371,13 @@ async def _asked(
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
     deps = runtime.context
-    key, _ = as_tried(deps, state)
-    request, answer = answered(deps, state["approval"])
-    note_person(runtime, key, state["approval"], answer)
+    key, _ = tried_call(deps, state)
+    request, answer = load_request_and_answer(deps, state["approval"])
+    record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
         changed = any(deps.toolset.now(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
-    return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
+    return {"label": "refused", "error": edit_error("rejected", rejection_result(answer).content)}
 
 
 @node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), nondeterministic=True)
@@ -385,20 +387,20 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     `docs/internals.md#unknown-outcomes`.
     """
     deps = runtime.context
-    key, call = as_tried(deps, state)
+    key, call = tried_call(deps, state)
     row = deps.journal.find(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:
-        result = await _done(runtime, key, call, row, state["seen"])
+        result = await _write_file(runtime, key, call, row, state["seen"])
         deps.journal.finish(key, call, result)
     await deps.snapshots.after(key)
     if result.status == "success":
         return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
     error = result.error or {"type": "io_error", "message": result.content}
-    return {"edit_status": "failed", "error": problem(error["type"], error["message"])}
+    return {"edit_status": "failed", "error": edit_error(error["type"], error["message"])}
 
 
-async def _done(
+async def _write_file(
     runtime: Runtime[Deps], key: CallKey, call: CallView, row: JournalRow | None, seen: str
 ) -> ToolResult:
     deps = runtime.context
@@ -408,7 +410,7 @@ async def _done(
         if isinstance(computed, ToolResult):
             return computed
         if (computed.before or "") != seen:
-            return _changed(call)
+            return _file_changed_result(call)
         await deps.snapshots.before(key)
         deps.journal.intend(key, call, computed)
         planned = computed
@@ -416,7 +418,7 @@ async def _done(
     return await to_its_end(deps.toolset.run(run))
 
 
-def _changed(call: CallView) -> ToolResult:
+def _file_changed_result(call: CallView) -> ToolResult:
     text = (
         f"{call.args['file_path']!r} changed on disk while it was edited. Read it again; nothing was written."
     )

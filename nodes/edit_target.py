@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Answered, T, ask_json, asking, parsed
+from interlock.nodes.helper_model import HelperAnswer, T, ask_json, parse_json_as, question_messages
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, in_thread
@@ -27,7 +27,7 @@ _MOST = 2_000
 
 
 @dataclass(frozen=True)
-class Strings:
+class EditStrings:
     """The strings being tried: what to replace, and with what."""
 
     old: str
@@ -44,7 +44,7 @@ class Edit:
     file: TextFile | None
     data: bytes
     modified_at: float
-    strings: Strings
+    strings: EditStrings
 
     @property
     def text(self) -> str:
@@ -78,7 +78,7 @@ DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the 
 """What shows that somebody else changed the file."""
 
 
-def difference(edit: Edit | ToolResult, state: EditState) -> str:
+def external_change(edit: Edit | ToolResult, state: EditState) -> str:
     """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
     if isinstance(edit, ToolResult):
         return DIFFERENCES[0]
@@ -89,14 +89,14 @@ def difference(edit: Edit | ToolResult, state: EditState) -> str:
     return next((what for what, yes in zip(DIFFERENCES[1:], shown, strict=True) if yes), "")
 
 
-def note_reason(runtime: Runtime[Deps], reason: str) -> None:
+def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step what matched, or what differs."""
     runtime.context.steps.reasoned(task_of(runtime, "An edit"), reason)
 
 
-async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
+async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
-    call, tried = deps.journal.call(key_of(state)), strings(deps, state)
+    call, tried = deps.journal.call(key_of(state)), current_strings(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
@@ -108,7 +108,7 @@ async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
     return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
 
 
-def strings(deps: Deps, state: EditState) -> Strings:
+def current_strings(deps: Deps, state: EditState) -> EditStrings:
     """The call's own strings, or the helper's."""
     args = deps.journal.call(key_of(state)).args
     expected = args.get("expected_replacements", 1)
@@ -116,42 +116,44 @@ def strings(deps: Deps, state: EditState) -> Strings:
     if state.get("helper"):
         text = deps.transcript.message(state["helper"]).text
         if state["helper_role"] == "edit_target":
-            if meant := parsed(text, MeantEdit):
+            if meant := parse_json_as(text, MeantEdit):
                 old = meant.corrected_target_snippet
                 new = new if meant.new_string is None else meant.new_string
-        elif fixed := parsed(text, FixAnswer):
+        elif fixed := parse_json_as(text, FixAnswer):
             old, new = fixed.search, fixed.replace
     count = expected if isinstance(expected, int) else None
-    return Strings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
+    return EditStrings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
 
 
-def as_tried(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
+def tried_call(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
     key = key_of(state)
     call = deps.journal.call(key)
     if not state.get("helper"):
         return key, call
-    tried = strings(deps, state)
+    tried = current_strings(deps, state)
     args = {**call.args, "old_string": tried.old, "new_string": tried.new}
     amended = CallView(id=call.id, name=call.name, args=args)
     deps.journal.amend(key.next, amended)
     return key.next, amended
 
 
-def problem(code: str, message: str) -> dict[str, str]:
+def edit_error(code: str, message: str) -> dict[str, str]:
     """An error in the form kept in state."""
     return {"code": code, "message": message if len(message) <= _MOST else message[: _MOST - 1] + "…"}
 
 
-async def ask(
+async def ask_helper(
     runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
-) -> Answered[T] | None:
+) -> HelperAnswer[T] | None:
     """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
     if runtime.context.info.brief:
         return None
-    return await ask_json(runtime, kind, role, asking(*prompt), state["message"], FIXER_TIMEOUT_S, attempts=1)
+    return await ask_json(
+        runtime, kind, role, question_messages(*prompt), state["message"], FIXER_TIMEOUT_S, attempts=1
+    )
 
 
-def shown_text(text: str, old: str) -> str:
+def excerpt_around(text: str, old: str) -> str:
     """The whole text or, if long, the part around the lines most similar to `old`."""
     return text if len(text) <= _MOST_TEXT else excerpt_near_similar(text, old, _MOST_TEXT)

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pydantic import JsonValue, TypeAdapter
 
-from interlock.nodes.current_run import deps_here, info_here, park, runtime_here
+from interlock.nodes.current_run import current_deps, current_runtime, current_task_info, park_node
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import GRACE_S, Deps, Stopped, to_its_end
 from interlock.state.errors import UserError
@@ -45,19 +45,19 @@ async def effect(
     function is just called. Raises `UserError` for a key that is empty or in use, `RunError` for a result that can't be
     stored.
     """
-    if (entry := _entry(runtime, key, idempotent)) is None:
+    if (entry := _open_entry(runtime, key, idempotent)) is None:
         found = function(*args, **kwargs)
         return await found if inspect.isawaitable(found) else found
-    return await carry_out(entry, function, args, kwargs)
+    return await run_effect(entry, function, args, kwargs)
 
 
 def effect_sync(
     runtime: Any, key: str, function: Callable[..., T], *args: Any, idempotent: bool = False, **kwargs: Any
 ) -> T:
     """Like `effect`, for nodes and tools without `async`."""
-    if (entry := _entry(runtime, key, idempotent)) is None:
+    if (entry := _open_entry(runtime, key, idempotent)) is None:
         return function(*args, **kwargs)
-    return carry_out_sync(entry, function, args, kwargs)
+    return run_effect_sync(entry, function, args, kwargs)
 
 
 @overload
@@ -71,29 +71,29 @@ def durable(function: Callable[P, T] | None = None, /, *, idempotent: bool = Fal
     own where the same is to happen twice. Calls raise `UserError` for arguments that aren't JSON-like.
     """
     if function is None:
-        return functools.partial(_durable, idempotent=idempotent)
-    return _durable(function, idempotent=idempotent)
+        return functools.partial(_make_durable, idempotent=idempotent)
+    return _make_durable(function, idempotent=idempotent)
 
 
-def _durable(function: Callable[..., Any], *, idempotent: bool) -> Callable[..., Any]:
+def _make_durable(function: Callable[..., Any], *, idempotent: bool) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            key = _named(function, args, kwargs)
-            return await effect(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
+            key = _effect_key(function, args, kwargs)
+            return await effect(current_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
 
         return call_async
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        key = _named(function, args, kwargs)
-        return effect_sync(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
+        key = _effect_key(function, args, kwargs)
+        return effect_sync(current_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
 
     return call
 
 
-def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
+def _effect_key(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
     name = function.__qualname__
     try:
         given = TypeAdapter(Any).dump_json([type(args).__name__, args, sorted(kwargs.items())])
@@ -105,7 +105,7 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
     return f"{name}#{hashlib.sha256(given).hexdigest()[:16]}"
 
 
-async def carry_out(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Return the effect's result: from the journal, or by calling the function and seeing it to its end.
 
     A thread can't be stopped: once it has begun, it is waited for, however often the run is stopped meanwhile. A
@@ -117,18 +117,18 @@ async def carry_out(entry: "Entry", function: Callable[..., Any], args: Any, kwa
         if entry.is_done(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
-            return await to_its_end(_journal_awaited(entry, function, args, kwargs), entry.grace_s)
+            return await to_its_end(_await_and_journal(entry, function, args, kwargs), entry.grace_s)
         stop = threading.Event()
-        thread = asyncio.to_thread(_journal_called, entry, function, args, kwargs, stop)
+        thread = asyncio.to_thread(_call_and_journal, entry, function, args, kwargs, stop)
         found = await to_its_end(thread, cancelled=stop.set)
         if inspect.isawaitable(found):
-            return await to_its_end(_journal_end(entry, found), entry.grace_s)
+            return await to_its_end(_journal_when_done(entry, found), entry.grace_s)
         return found
     finally:
         entry.end()
 
 
-def carry_out_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run_effect_sync(entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """As `carry_out`, in a thread. Raises `Stopped` if the run is stopping."""
     while earlier := entry.begin():
         earlier.result()
@@ -137,17 +137,19 @@ def carry_out_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwar
             return entry.result
         if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
             raise Stopped
-        return _journal_called(entry, function, args, kwargs)
+        return _call_and_journal(entry, function, args, kwargs)
     finally:
         entry.end()
 
 
-async def _journal_awaited(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def _await_and_journal(
+    entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
     entry.intend()
-    return await _journal_end(entry, function(*args, **kwargs))
+    return await _journal_when_done(entry, function(*args, **kwargs))
 
 
-async def _journal_end(entry: "Entry", work: Awaitable[Any]) -> Any:
+async def _journal_when_done(entry: "EffectEntry", work: Awaitable[Any]) -> Any:
     task = asyncio.current_task()
     try:
         result = await work
@@ -159,8 +161,12 @@ async def _journal_end(entry: "Entry", work: Awaitable[Any]) -> Any:
     return entry.finish(result)
 
 
-def _journal_called(
-    entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any, stop: threading.Event | None = None
+def _call_and_journal(
+    entry: "EffectEntry",
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    stop: threading.Event | None = None,
 ) -> Any:
     """Call the function, unless the run was stopped while this waited for a free thread."""
     if stop and stop.is_set():
@@ -174,34 +180,34 @@ def _journal_called(
     return result if inspect.isawaitable(result) else entry.finish(result)
 
 
-async def until_effects_end(run: str) -> None:
+async def wait_for_effects(run: str) -> None:
     """Wait for the effects of a run that nobody waits for any more: those of a node that took too long."""
-    while left := _ends_of(run):
+    while left := _running_effect_ends(run):
         await asyncio.wait({asyncio.wrap_future(end) for end in left})
 
 
-def effects_under_way(run: str) -> list[str]:
+def running_effect_keys(run: str) -> list[str]:
     """Keys of the effects that a run carries out in this process."""
     with _one:
         return [key for (of, _, key) in _under_way if of == run]
 
 
-def _ends_of(run: str) -> "list[Future[None]]":
+def _running_effect_ends(run: str) -> "list[Future[None]]":
     with _one:
         return [end for (of, _, _), (_, end) in _under_way.items() if of == run]
 
 
-def _entry(runtime: Any, key: str, idempotent: bool) -> "Entry | None":
+def _open_entry(runtime: Any, key: str, idempotent: bool) -> "EffectEntry | None":
     """None: no run of Interlock."""
-    if (deps := deps_here(runtime)) is None:
+    if (deps := current_deps(runtime)) is None:
         return None
     if not key:
         raise UserError("effect needs a key: a string that names it within its step.")
-    info = info_here(f"Effect {key!r}", deps, runtime)
-    return Entry(deps, info.task_id, key, place_of(info), idempotent, attempt=info.node_attempt)
+    info = current_task_info(f"Effect {key!r}", deps, runtime)
+    return EffectEntry(deps, info.task_id, key, node_path(info), idempotent, attempt=info.node_attempt)
 
 
-def place_of(info: Any) -> str:
+def node_path(info: Any) -> str:
     """Names of the nodes around a task, the outermost first."""
     return "|".join(part.partition(":")[0] for part in info.checkpoint_ns.split("|"))
 
@@ -212,7 +218,7 @@ _one = threading.Lock()
 
 
 @dataclass
-class Entry:
+class EffectEntry:
     """One effect of one task."""
 
     deps: Deps
@@ -263,7 +269,7 @@ class Entry:
         if row.state == "done":
             self.result = row.result
             return True
-        if self.idempotent or not self._skips(function, args, kwargs, row.attempt):
+        if self.idempotent or not self._should_skip(function, args, kwargs, row.attempt):
             return False
         journal.finish(self.task, self.key, None)
         return True
@@ -279,10 +285,14 @@ class Entry:
         self.deps.effects.finish(self.task, self.key, result)
         return result
 
-    def _skips(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
+    def _should_skip(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
         name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
-        given = _arguments(function, args, kwargs, self.deps.effects.redact) if self.about is None else {}
+        given = (
+            _arguments_for_person(function, args, kwargs, self.deps.effects.redact)
+            if self.about is None
+            else {}
+        )
         about = self.about or CallView(id=name, name=self.key, args=given)
         where = [] if self.about else [f"effect {self.key} of {self.place}"]
         request = ApprovalRequest(
@@ -297,7 +307,7 @@ class Entry:
         )
         self.deps.approvals.ask(request)
         if (answer := self.deps.approvals.answer(name)) is None:
-            park(name)
+            park_node(name)
         return answer.choice == "reject"
 
 
@@ -306,7 +316,7 @@ _LONGEST = 300
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-def _arguments(
+def _arguments_for_person(
     function: Callable[..., Any], args: Any, kwargs: Any, redact: Callable[[str], str]
 ) -> dict[str, JsonValue]:
     """What names one of many calls to a person: the arguments, else what a lambda has of its surroundings."""
@@ -321,10 +331,10 @@ def _arguments(
     if not given and inspect.isfunction(function):
         around: Mapping[str, Any] = inspect.getclosurevars(function).nonlocals
         given = {name: value for name, value in around.items() if isinstance(value, str | int | float | dict)}
-    return {name: _argument(value, redact) for name, value in given.items()}
+    return {name: _argument_for_person(value, redact) for name, value in given.items()}
 
 
-def _argument(value: Any, redact: Callable[[str], str]) -> JsonValue:
+def _argument_for_person(value: Any, redact: Callable[[str], str]) -> JsonValue:
     if isinstance(value, int | float | None):
         return value
     shown = value

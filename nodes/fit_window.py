@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import tokens_of
-from interlock.nodes.turn_messages import REQUEST, request_of
+from interlock.nodes.compress_snapshot import count_tokens
+from interlock.nodes.turn_messages import REQUEST, build_turn_request
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, ToolDeclaration
@@ -21,7 +21,7 @@ _SPARED = 200
 """Tokens of an output up to which it stays."""
 _NAMED = 3
 _FILE = re.compile(r"^--- (.+?) \([^()\n]*\) ---\n.*?^--- end of \1 ---", re.M | re.S)
-"""A memory file as `shown_memory` writes it."""
+"""A memory file as `format_memory_file` writes it."""
 
 
 @node(
@@ -36,49 +36,49 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     limit = deps.models.context_window(model)
     messages = deps.transcript.read(state["head"])
-    tools = (await request_of(state, deps)).tools
-    left = deps.models.scale_estimate(model, tokens_of(messages) + _size_of_tools(tools))
+    tools = (await build_turn_request(state, deps)).tools
+    left = deps.models.scale_estimate(model, count_tokens(messages) + _count_tool_tokens(tools))
     refused_again = state.get("overflows", 0) > 1
     changed = False
     for index in _largest_outputs(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
-        before = tokens_of([messages[index]])
-        messages[index] = await _left_out(messages[index], deps)
-        left -= deps.models.scale_estimate(model, before - tokens_of([messages[index]]))
+        before = count_tokens([messages[index]])
+        messages[index] = await _replace_output(messages[index], deps)
+        left -= deps.models.scale_estimate(model, before - count_tokens([messages[index]]))
         changed = True
     if changed:
         head = deps.transcript.append("", messages, continues=state["head"])
         fitted: TurnState = {"head": head, "last_prompt_tokens": 0, "turn_status": "", "error": {}}
         return {**fitted, "label": "shortened"}
-    message = _explain(model, limit, messages, tools, deps)
+    message = _explain_overflow(model, limit, messages, tools, deps)
     error = {"type": "context_overflow", "message": message}
     # The next prompt is tried: its window, its instructions or what it asks may have changed.
     return {"label": "full", "turn_status": "context_overflow", "error": error, "last_prompt_tokens": 0}
 
 
 def _largest_outputs(messages: Sequence[Message]) -> list[int]:
-    sizes = {i: tokens_of([m]) for i, m in enumerate(messages) if m.role == "tool"}
+    sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 
 
-async def _left_out(message: Message, deps: Deps) -> Message:
+async def _replace_output(message: Message, deps: Deps) -> Message:
     """The file is on disk before anything refers to it."""
     path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
     text = load("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
     return message.model_copy(update={"content": text})
 
 
-def _size_of_tools(tools: Sequence[ToolDeclaration]) -> int:
+def _count_tool_tokens(tools: Sequence[ToolDeclaration]) -> int:
     return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)
 
 
-def _explain(
+def _explain_overflow(
     model: str, limit: int, messages: Sequence[Message], tools: Sequence[ToolDeclaration], deps: Deps
 ) -> str:
     """Say what fills the window, the largest first, and what to do about it."""
     shares: dict[str, int] = {}
-    for name, tokens in [*_shares(messages), ("the declarations of tools", _size_of_tools(tools))]:
+    for name, tokens in [*_token_shares(messages), ("the declarations of tools", _count_tool_tokens(tools))]:
         shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
     largest = sorted(shares, key=lambda name: -shares[name])
     filling = listed([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
@@ -88,13 +88,13 @@ def _explain(
     )
 
 
-def _shares(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
+def _token_shares(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     """Yield each part of the conversation with its plain estimate, files of instructions by name."""
     asked = max(
         (i for i, m in enumerate(messages) if m.role == "user" and m.origin in (None, "person")), default=-1
     )
     for index, message in enumerate(messages):
-        whole = tokens_of([message])
+        whole = count_tokens([message])
         for file in _FILE.finditer(message.text) if message.origin == "context" else ():
             tokens = estimate_tokens(file[0])
             whole -= tokens

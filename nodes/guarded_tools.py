@@ -17,9 +17,17 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from interlock.nodes.current_run import deps_here, info_here, on_loop, soon
-from interlock.nodes.effects import Entry, carry_out, carry_out_sync, place_of
-from interlock.nodes.tool_guard import NESTED, Call, RefusedError, admitted, enter, leave, told
+from interlock.nodes.current_run import call_in_run_loop, current_deps, current_task_info, submit_to_run_loop
+from interlock.nodes.effects import EffectEntry, node_path, run_effect, run_effect_sync
+from interlock.nodes.tool_guard import (
+    NESTED,
+    GuardedCall,
+    RefusedError,
+    admit_call,
+    enter_call,
+    hook_addition,
+    leave_call,
+)
 from interlock.prompts import load
 from interlock.state.calls import CallView, Risk
 from interlock.state.deps import GRACE_S, Deps
@@ -34,10 +42,10 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _RISKS = ("read", "write", "execute", "network")
 
 
-def guard_node(node: Any) -> None:
+def guard_tool_node(node: Any) -> None:
     """Guard the tools of a `ToolNode`, in runs that ask for it (`--guard`)."""
     by_name: dict[str, BaseTool] = node.tools_by_name
-    by_name.update({name: _guarded(tool, "execute", asked_for=True) for name, tool in by_name.items()})
+    by_name.update({name: _guard_tool(tool, "execute", asked_for=True) for name, tool in by_name.items()})
 
 
 def guarded(
@@ -51,13 +59,13 @@ def guarded(
     `execute`, for all or by name; unnamed tools have `execute`, which asks. Outside a run of Interlock the tools just
     run. Raises `SetupError` for what is no tool, or an unknown risk.
     """
-    found = [_guarded(_tool(one), risk) for one in tools]
+    found = [_guard_tool(_to_tool(one), risk) for one in tools]
     if isinstance(risk, Mapping) and (lost := risk.keys() - {tool.name for tool in found}):
         raise SetupError(f"guarded: no tool {min(lost)!r}; the tools are {', '.join(t.name for t in found)}.")
     return found
 
 
-def _tool(one: Any) -> BaseTool:
+def _to_tool(one: Any) -> BaseTool:
     if isinstance(one, BaseTool):
         return one
     if callable(one):
@@ -65,7 +73,7 @@ def _tool(one: Any) -> BaseTool:
     raise SetupError(f"guarded: {one!r} isn't a tool; expected a LangChain tool or a function.")
 
 
-def _guarded(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: bool = False) -> BaseTool:
+def _guard_tool(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: bool = False) -> BaseTool:
     """`asked_for`: only in runs with `--guard`."""
     if hasattr(type(tool), "interlock_risk"):
         return tool
@@ -73,30 +81,30 @@ def _guarded(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: boo
     if risk not in _RISKS:
         raise SetupError(f"guarded: the risk {risk!r} of {tool.name!r} is none of {', '.join(_RISKS)}.")
     copy = tool.model_copy()
-    object.__setattr__(copy, "__class__", _class(type(tool), risk, asked_for))
+    object.__setattr__(copy, "__class__", _guarded_class(type(tool), risk, asked_for))
     return copy
 
 
-def _class(own: Any, risk: Risk, asked_for: bool) -> type:
+def _guarded_class(own: Any, risk: Risk, asked_for: bool) -> type:
     """A class of tools that asks before it runs what `own` runs."""
 
     async def arun(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
-        with _values((_CALL_ID, tool_call_id), (_HANDED, False)):
+        with _set_context_variables((_CALL_ID, tool_call_id), (_HANDED, False)):
             return await own.arun(self, *args, tool_call_id=tool_call_id, **kwargs)
 
     def run(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
-        with _values((_CALL_ID, tool_call_id), (_HANDED, False)):
+        with _set_context_variables((_CALL_ID, tool_call_id), (_HANDED, False)):
             return own.run(self, *args, tool_call_id=tool_call_id, **kwargs)
 
     @wraps(own._arun if own._arun is not BaseTool._arun else own._run)  # pyright: ignore[reportPrivateUsage]
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _under(self, risk, asked_for, args, kwargs)) is None:
+        if (under := _open_invocation(self, risk, asked_for, args, kwargs)) is None:
             return await own._arun(self, *args, **kwargs)
         return await under.ended(partial(own._arun, self))
 
     @wraps(own._run)
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _under(self, risk, asked_for, args, kwargs)) is None:
+        if (under := _open_invocation(self, risk, asked_for, args, kwargs)) is None:
             return own._run(self, *args, **kwargs)
         return under.ended_sync(partial(own._run, self))
 
@@ -108,28 +116,30 @@ def _class(own: Any, risk: Risk, asked_for: bool) -> type:
     )
 
 
-def _under(
+def _open_invocation(
     tool: Any, risk: Risk, asked_for: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> "_Under | None":
+) -> "_ToolInvocation | None":
     """None: outside a run, or the tool's own code calls its other half."""
-    if _HANDED.get() or (deps := deps_here()) is None or (asked_for and not deps.info.guard):
+    if _HANDED.get() or (deps := current_deps()) is None or (asked_for and not deps.info.guard):
         return None
-    info = info_here(f"The tool {tool.name!r}", deps)
+    info = current_task_info(f"The tool {tool.name!r}", deps)
     # The arguments that a model gives; LangGraph gives others.
     own = [*(getattr(tool.tool_call_schema, "model_fields", None) or tool.args)]
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
     shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
-    key = _key_of(f"{tool.name}#{digest}", deps, info)
+    key = _invocation_key(f"{tool.name}#{digest}", deps, info)
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
     runtime = Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
-    call = Call(runtime, info.task_id, key, view, risk, tuple(own))
+    call = GuardedCall(runtime, info.task_id, key, view, risk, tuple(own))
     grace_s = None if is_sync_tool(tool) else GRACE_S
-    entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view, info.node_attempt, grace_s)
-    return _Under(tool, call, entry, args, kwargs, view.args)
+    entry = EffectEntry(
+        deps, info.task_id, key, node_path(info), risk == "read", view, info.node_attempt, grace_s
+    )
+    return _ToolInvocation(tool, call, entry, args, kwargs, view.args)
 
 
-def _key_of(name: str, deps: Deps, info: Any) -> str:
+def _invocation_key(name: str, deps: Deps, info: Any) -> str:
     """The key of a call in its task, the same whenever the node runs.
 
     Equal calls of one message run beside each other, in any order: the id that the model gave each tells them apart.
@@ -139,32 +149,32 @@ def _key_of(name: str, deps: Deps, info: Any) -> str:
     # An attempt that took too long may still number its own calls.
     numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
     order = deps.steps.numbered(info.task_id, numbered)
-    if earlier := _earlier_key(name, call, order, deps, info):
+    if earlier := _earlier_version_key(name, call, order, deps, info):
         return earlier
     number = deps.steps.numbered(info.task_id, f"{numbered} of {call}")
     return f"{name}@{hashlib.sha256(call.encode()).hexdigest()[:12] if call else ''}.{number}"
 
 
-def _earlier_key(name: str, call: str, order: int, deps: Deps, info: Any) -> str:
+def _earlier_version_key(name: str, call: str, order: int, deps: Deps, info: Any) -> str:
     """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
     for place in count():
         key = f"{name}.{place}"
-        request = deps.approvals.get(Call.request_of(info.task_id, key, 1))
+        request = deps.approvals.get(GuardedCall.request_of(info.task_id, key, 1))
         if request is None:
             break
         if call and request.call.id == call:
             return key
     key = f"{name}.{order}"
-    return key if deps.effects.find(info.task_id, key, place_of(info)) is not None else ""
+    return key if deps.effects.find(info.task_id, key, node_path(info)) is not None else ""
 
 
 @dataclass
-class _Under:
+class _ToolInvocation:
     """One call of a guarded tool."""
 
     tool: Any
-    call: Call
-    entry: Entry
+    call: GuardedCall
+    entry: EffectEntry
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     asked: dict[str, JsonValue]
@@ -173,41 +183,41 @@ class _Under:
     async def ended(self, work: Callable[..., Any]) -> Any:
         """What the tool returned, or why it wasn't run."""
         place = (self.call.deps.info.run, self.call.task)
-        enter(*place)
+        enter_call(*place)
         try:
-            args, kwargs = self._taken(await admitted(self.call))
+            args, kwargs = self._call_arguments(await admit_call(self.call))
 
             async def run() -> list[Any]:
-                with _values((NESTED, True), (_HANDED, True)):
-                    return [self._redacted(await work(*args, **kwargs))]
+                with _set_context_variables((NESTED, True), (_HANDED, True)):
+                    return [self._redact_value(await work(*args, **kwargs))]
 
-            return await self._told(await carry_out(self.entry, run, (), {}))
+            return await self._with_hook_addition(await run_effect(self.entry, run, (), {}))
         except RefusedError as refused:
             return self._answer(str(refused))
         finally:
-            leave(*place)
+            leave_call(*place)
 
     def ended_sync(self, work: Callable[..., Any]) -> Any:
         """As `ended`, in a thread."""
         place = (self.call.deps.info.run, self.call.task)
         what, instead = f"{self.tool.name}.invoke()", f"await {self.tool.name}.ainvoke()"
-        soon(enter, *place)
-        admission = on_loop(what, instead, partial(admitted, self.call))
+        call_in_run_loop(enter_call, *place)
+        admission = submit_to_run_loop(what, instead, partial(admit_call, self.call))
         try:
-            args, kwargs = self._taken(admission.result())
+            args, kwargs = self._call_arguments(admission.result())
 
             def run() -> list[Any]:
-                with _values((NESTED, True), (_HANDED, True)):
-                    return [self._redacted(work(*args, **kwargs))]
+                with _set_context_variables((NESTED, True), (_HANDED, True)):
+                    return [self._redact_value(work(*args, **kwargs))]
 
-            result = carry_out_sync(self.entry, run, (), {})
-            return on_loop(what, instead, partial(self._told, result)).result()
+            result = run_effect_sync(self.entry, run, (), {})
+            return submit_to_run_loop(what, instead, partial(self._with_hook_addition, result)).result()
         except RefusedError as refused:
             return self._answer(str(refused))
         finally:
-            soon(leave, *place)
+            call_in_run_loop(leave_call, *place)
 
-    def _taken(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _call_arguments(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call with: the caller's, with those that a person or a hook changed."""
         if view.args == self.asked:
             return self.args, self.kwargs
@@ -228,13 +238,13 @@ class _Under:
             return (*new.values(),), kept
         return (), {**kept, **new}
 
-    async def _told(self, result: list[Any] | None) -> Any:
+    async def _with_hook_addition(self, result: list[Any] | None) -> Any:
         if result is None:  # a person said to skip it
             cause = "the run was killed or stopped while this call ran."
             return self._answer(load("run/call_unknown_outcome").text(cause=cause))
         (value,) = result
         shown: JsonValue = _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
-        more = await told(self.call, {"llmContent": shown})
+        more = await hook_addition(self.call, {"llmContent": shown})
         return f"{value}\n\n{more}" if more and isinstance(value, str) else value
 
     def _answer(self, text: str) -> Any:
@@ -245,18 +255,18 @@ class _Under:
             answer = ToolMessage(text, tool_call_id=call_id, name=self.tool.name, status="error")
         return (answer, None) if self.tool.response_format == "content_and_artifact" else answer
 
-    def _redacted(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         """The value without secrets in its texts."""
         if isinstance(value, str):
             return self.call.deps.effects.redact(value)
         if isinstance(value, BaseMessage):
-            return value.model_copy(update={"content": self._redacted(value.content)})
+            return value.model_copy(update={"content": self._redact_value(value.content)})
         if isinstance(value, Command):
-            return replace(cast("Command[Any]", value), update=self._redacted(value.update))
+            return replace(cast("Command[Any]", value), update=self._redact_value(value.update))
         if type(value) in (list, tuple):
-            return type(value)(self._redacted(one) for one in cast("list[Any]", value))
+            return type(value)(self._redact_value(one) for one in cast("list[Any]", value))
         if type(value) is dict:
-            return {key: self._redacted(one) for key, one in cast("dict[Any, Any]", value).items()}
+            return {key: self._redact_value(one) for key, one in cast("dict[Any, Any]", value).items()}
         return value
 
 
@@ -269,7 +279,7 @@ def is_sync_tool(tool: BaseTool) -> bool:
 
 
 @contextmanager
-def _values(*given: tuple[ContextVar[Any], Any]) -> Generator[None]:
+def _set_context_variables(*given: tuple[ContextVar[Any], Any]) -> Generator[None]:
     tokens = [(variable, variable.set(value)) for variable, value in given]
     try:
         yield

@@ -18,7 +18,7 @@ from interlock.state.messages import Message, ModelCall, Reply
 from interlock.state.node import task_of
 
 
-def asking(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
+def question_messages(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
     """The messages of a question about a conversation."""
     return [Message(role="system", content=system), *history, Message(role="user", content=task)]
 
@@ -28,14 +28,14 @@ T = TypeVar("T", bound=BaseModel)
 _FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
 
 
-class Answered(NamedTuple, Generic[T]):
+class HelperAnswer(NamedTuple, Generic[T]):
     """A helper's answer and the chain record containing it."""
 
     record: str
     answer: T
 
 
-async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
+async def request_reply(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
     """Raises whatever the model raises."""
     async with aclosing(runtime.context.models.stream(call, runtime.stream_writer)) as items:
         async for item in items:
@@ -44,7 +44,7 @@ async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
     raise RunError(f"The answer to {call.role!r} ended without a reply.")
 
 
-def unusable(reply: Reply) -> str:
+def unusable_reason(reply: Reply) -> str:
     """Why the answer is unusable; empty: it is usable."""
     if reply.problem:
         return reply.problem
@@ -58,7 +58,7 @@ async def ask_text(
 ) -> str:
     """As `ask_json`, for a complete, non-blank answer of any form: its chain record; empty: none."""
     call = ModelCall(task_of(runtime, role), role, head, messages, attempts=attempts)
-    return await _ask(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
+    return await _first_usable_reply(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
 
 
 async def ask_json(
@@ -69,7 +69,7 @@ async def ask_json(
     head: str,
     timeout_s: float,
     attempts: int = 2,
-) -> Answered[T] | None:
+) -> HelperAnswer[T] | None:
     """The answer as JSON of shape `kind`; None if there is none, for any reason but a broken script.
 
     `messages`: the system message first; the last one asks. The reply is recorded after `head`. `timeout_s`: for all
@@ -80,14 +80,14 @@ async def ask_json(
     names = [f"{task}#{attempt}" if attempt else task for attempt in range(attempts)]
     calls = [ModelCall(name, role, head, messages, schema=schema, attempts=attempts) for name in names]
 
-    def answered(reply: Reply) -> Answered[T] | None:
-        answer = parsed(reply.message.text, kind)
-        return Answered(reply.record, answer) if answer else None
+    def answered(reply: Reply) -> HelperAnswer[T] | None:
+        answer = parse_json_as(reply.message.text, kind)
+        return HelperAnswer(reply.record, answer) if answer else None
 
-    return await _ask(runtime, calls, timeout_s, kind.__name__, answered)
+    return await _first_usable_reply(runtime, calls, timeout_s, kind.__name__, answered)
 
 
-async def _ask(
+async def _first_usable_reply(
     runtime: Runtime[Deps],
     calls: Sequence[ModelCall],
     timeout_s: float,
@@ -100,8 +100,8 @@ async def _ask(
         async with asyncio.timeout(timeout_s) as limit:
             for call in calls:
                 left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
-                reply = await reply_to(replace(call, timeout_s=left_s), runtime)
-                problem = unusable(reply)
+                reply = await request_reply(replace(call, timeout_s=left_s), runtime)
+                problem = unusable_reason(reply)
                 if not problem and (answer := taken(reply)):
                     return answer
                 problem = problem or f"the answer is no {kind}"
@@ -113,7 +113,7 @@ async def _ask(
     return None
 
 
-def parsed(text: str, kind: type[T]) -> T | None:
+def parse_json_as(text: str, kind: type[T]) -> T | None:
     """The JSON object in `text`, bare or in one fenced block; None if it isn't of shape `kind`."""
     text = text.strip()
     fenced = _FENCED.fullmatch(text)

@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
-from interlock.nodes.requests import put_request
+from interlock.nodes.requests import write_request
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
@@ -94,7 +94,7 @@ _SESSION = ("session_event", "session_key", "session_request")
 @node(reads=("session", "session_key"), writes=_SESSION, group="hooks")
 async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     """Raises `HookError` if a hook refuses: nothing has run yet. A resumed run fires the hooks again."""
-    update, _ = await _started(state, runtime)
+    update, _ = await _fire_session_start(state, runtime)
     return update
 
 
@@ -102,22 +102,22 @@ async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionH
 async def session_start_in_talk(state: SessionHooksInTalk, runtime: Runtime[Deps]) -> SessionHooksInTalk:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
-    fired_update, context = await _started(state, runtime)
+    fired_update, context = await _fire_session_start(state, runtime)
     update: SessionHooksInTalk = {**fired_update}
     if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
-        update["head"] = transcript.append(state["head"], [context_message(context)])
+        update["head"] = transcript.append(state["head"], [hook_context_message(context)])
     return update
 
 
 @node(reads=("session", "session_key"), writes=_SESSION, group="hooks")
 async def session_end(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
-    update, _ = await _fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
+    update, _ = await _fire_session_hooks("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
     return update
 
 
 @node(reads=("session_request",), writes=("session_request",), group="hooks")
 async def ask_session(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
-    ask_about(state["session_request"], runtime)
+    request_hook_outcome(state["session_request"], runtime)
     return {"session_request": state["session_request"]}
 
 
@@ -130,7 +130,7 @@ async def await_session(state: SessionHooks) -> SessionHooks:
 @node(reads=("approval",), writes=("approval",), group="hooks")
 async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Ask about the firing: `await_person` stops for the answer, and the hook's node reads it by firing again."""
-    ask_about(state["approval"], runtime)
+    request_hook_outcome(state["approval"], runtime)
     return {"approval": state["approval"]}
 
 
@@ -150,7 +150,7 @@ def after_await_session(state: SessionHooks) -> Literal["start", "end"]:
     return "start" if state["session_event"] == "SessionStart" else "end"
 
 
-async def fired(
+async def fire_hooks(
     event: HookEvent,
     payload: Mapping[str, JsonValue],
     state: HookWait,
@@ -169,42 +169,46 @@ async def fired(
     return outcome
 
 
-def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> PromptEnd | None:
+def prompt_end(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> PromptEnd | None:
     """How a stop or a block ends the prompt, reported to people; None: continue. `what` would have been next."""
     if outcome.stop is not None:
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
-        return _end("stopped_by_hook", f"{_hook(event, outcome)} stopped the run", reason)
+        return _prompt_end_keys(
+            "stopped_by_hook", f"{_hook_in_words(event, outcome)} stopped the run", reason
+        )
     if outcome.decision == "block":
         reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
-        return _end("blocked_by_hook", f"{_hook(event, outcome)} blocked {what}", reason)
+        return _prompt_end_keys("blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {what}", reason)
     return None
 
 
-def _end(status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str) -> PromptEnd:
+def _prompt_end_keys(
+    status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str
+) -> PromptEnd:
     cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
     label: Literal["stopped", "blocked"] = "stopped" if status == "stopped_by_hook" else "blocked"
     return {"label": label, "turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
 
 
-def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
+def warn_about_hook(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
     """Warn people that something a hook requested isn't done."""
-    text = f"What the {_hook(event, outcome)} asked for isn't done: {problem}."
+    text = f"What the {_hook_in_words(event, outcome)} asked for isn't done: {problem}."
     runtime.stream_writer(ErrorEvent(severity="warning", message=text))
 
 
-def context_message(context: str) -> Message:
+def hook_context_message(context: str) -> Message:
     """A hook's context as a message distinguishable from the user's."""
-    return Message(role="user", origin="hook", content=marked(context))
+    return Message(role="user", origin="hook", content=wrap_hook_text(context))
 
 
-def marked(context: str) -> str:
+def wrap_hook_text(context: str) -> str:
     """A hook's text between tags that it can't close."""
     return load("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
 
 
-def _hook(event: HookEvent, outcome: HookOutcome) -> str:
+def _hook_in_words(event: HookEvent, outcome: HookOutcome) -> str:
     """The hook in words; of several, those that blocked."""
     blocking = [v.name for v in outcome.verdicts if v.decision == "block"]
     names = [" ".join(n.split())[:_NAME_CHARS] for n in blocking or [v.name for v in outcome.verdicts]]
@@ -213,7 +217,7 @@ def _hook(event: HookEvent, outcome: HookOutcome) -> str:
     return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-async def _fired_around(
+async def _fire_session_hooks(
     event: HookEvent,
     payload: Mapping[str, JsonValue],
     subject: str,
@@ -223,23 +227,23 @@ async def _fired_around(
     """The node's update for the firing, and the outcome; empty if the hooks haven't answered."""
     before: HookWait = {"hook_key": state.get("session_key", "")}
     try:
-        outcome = await fired(event, payload, before, runtime, subject)
+        outcome = await fire_hooks(event, payload, before, runtime, subject)
     except FiringOpenError as still_open:
         key, request = still_open.key, still_open.request
         return {"session_event": event, "session_key": key, "session_request": request}, HookOutcome()
     return {"session_event": "", "session_key": "", "session_request": ""}, outcome
 
 
-async def _started(state: SessionHooks, runtime: Runtime[Deps]) -> tuple[SessionHooks, str]:
+async def _fire_session_start(state: SessionHooks, runtime: Runtime[Deps]) -> tuple[SessionHooks, str]:
     """The update for SessionStart, and its hooks' context for the model. Raises `HookError` if one refuses."""
     source = state.get("session", "startup")
-    update, outcome = await _fired_around("SessionStart", {"source": source}, source, state, runtime)
-    if end := ending("SessionStart", outcome, "the run", runtime):
+    update, outcome = await _fire_session_hooks("SessionStart", {"source": source}, source, state, runtime)
+    if end := prompt_end("SessionStart", outcome, "the run", runtime):
         raise HookError(end["error"]["message"], end["turn_status"])
     return update, outcome.context
 
 
-def ask_about(unknown: str, runtime: Runtime[Deps]) -> None:
+def request_hook_outcome(unknown: str, runtime: Runtime[Deps]) -> None:
     """Write the request named by `HookOutcome.unknown`. Only a person can tell; firing again reads the answer."""
     found = runtime.context.hooks.unsettled(unknown)
     commands = "\n".join(found.commands)
@@ -257,4 +261,4 @@ def ask_about(unknown: str, runtime: Runtime[Deps]) -> None:
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
-    put_request(runtime, request)
+    write_request(runtime, request)

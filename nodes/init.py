@@ -5,7 +5,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import TurnEnd, append_text, refusal, turn_end
+from interlock.nodes.main import TurnEnd, append_our_message, refusal_error, turn_end_label
 from interlock.prompts import render
 from interlock.state.conversation import fresh_conversation, open_refusal, refusals_in
 from interlock.state.deps import Deps
@@ -59,7 +59,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         "mode": MODE,
         "prompt": deps.transcript.append("", [Message(role="user", origin="person", content=request)]),
         "file": file,
-        "stood": _hash(existing.get(file, "")),
+        "stood": _hash_text(existing.get(file, "")),
         "reminders": 0,
         "stop": "",
         "refused": {},
@@ -70,7 +70,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
     return {**opened, "label": "look"}
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
@@ -83,18 +83,18 @@ def _hash(text: str) -> str:
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal is final; a model that stopped silently is reminded, a few times."""
     deps = runtime.context
-    now = next((_hash(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
+    now = next((_hash_text(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
     if refused := open_refusal(refusals_in(state)):
-        return {"label": "over", "status": "failed", "error": refusal(refused, deps.info)}
+        return {"label": "over", "status": "failed", "error": refusal_error(refused, deps.info)}
     if now:
         return {"label": "over", "status": "unchanged"}
     if state["reminders"] >= REMINDERS:
         message = f"The model stopped before {state['file']!r} was written, after {REMINDERS} reminders."
         return {"label": "over", "status": "failed", "error": {"type": "not_written", "message": message}}
     text = render("init/remind", file=state["file"])
-    head = append_text(runtime, state["head"], text)
+    head = append_our_message(runtime, state["head"], text)
     return {"label": "once more", "head": head, "reminders": state["reminders"] + 1}
 
 
@@ -111,5 +111,5 @@ async def finish(state: InitState) -> InitState:
 
 
 def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", TurnEnd]:
-    found = turn_end(state["turn_status"])
+    found = turn_end_label(state["turn_status"])
     return "no calls" if found == "ok" else found

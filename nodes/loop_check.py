@@ -10,8 +10,15 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.nodes.helper_model import ask_json, asking
-from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered, shortened
+from interlock.nodes.helper_model import ask_json, question_messages
+from interlock.nodes.loop_detectors import (
+    StreamDetector,
+    append_key,
+    cycle_length,
+    describe_cycle,
+    hash_call,
+    shorten_text,
+)
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.loop_check import (
@@ -38,10 +45,10 @@ NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
 
 
 @dataclass
-class Replay:
+class LoopReplay:
     """State after some events. `at_event`, `kind` and `detail` are those of the first detection."""
 
-    stream: Stream = field(default_factory=Stream)
+    stream: StreamDetector = field(default_factory=StreamDetector)
     off: bool = False
     """Only the stream's limit counts."""
     verdicts: list[bool] = field(default_factory=list[bool])
@@ -74,7 +81,7 @@ class Replay:
                 if found := self.stream.feed(event.text):
                     self._note(*found)
             case ModelVerdictEvent():
-                self._verdict(event)
+                self._apply_model_verdict(event)
             case _:
                 self.turn += 1
                 self.stream.begin()
@@ -84,9 +91,9 @@ class Replay:
         """Whether a model's judgement would count now."""
         return self.turn >= self.next_check
 
-    def judge(self, judgement: Judgement) -> None:
+    def apply_judgement(self, judgement: Judgement) -> None:
         """Apply a model's judgement as part of the last event."""
-        loop, self.interval = judged(judgement, self.interval)
+        loop, self.interval = combine_judgement(judgement, self.interval)
         self.next_check = self.turn + self.interval
         if loop:
             self._note("model", NO_PROGRESS)
@@ -99,18 +106,18 @@ class Replay:
 
     def _call(self, event: ToolCallEvent) -> None:
         self.stream.reset()
-        self._keys = remembered(self._keys, call_key(event.name, event.args))
+        self._keys = append_key(self._keys, hash_call(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
-        if not self.off and (length := cycle(self._keys)):
-            self._note("tool_call", described(self._names, length, event.args))
+        if not self.off and (length := cycle_length(self._keys)):
+            self._note("tool_call", describe_cycle(self._names, length, event.args))
 
-    def _verdict(self, event: ModelVerdictEvent) -> None:
+    def _apply_model_verdict(self, event: ModelVerdictEvent) -> None:
         if self.off or not self.check_due:
             return
         judgement: Judgement = {"confidence": event.confidence}
         if "double_check_confidence" in event.model_fields_set:
             judgement["double"] = event.double_check_confidence
-        self.judge(judgement)
+        self.apply_judgement(judgement)
 
     def _note(self, kind: Kind, detail: str) -> None:
         self.count += 1
@@ -120,7 +127,7 @@ class Replay:
             self.at_event, self.kind, self.detail = len(self.verdicts) - 1, kind, detail
 
 
-class Judged(NamedTuple):
+class JudgementOutcome(NamedTuple):
     loop: bool
     interval: int
     """Turns until the next check."""
@@ -136,7 +143,7 @@ async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheck
     if not state.get("events"):
         return {"label": "loop" if state.get("loop_found", {}).get("kind") == "tool_call" else "none"}
     off, limit = model.disable_loop_detection, model.max_reply_tokens
-    kinds = _scanned(state, runtime.context, off, limit)
+    kinds = _scan_kinds(state, runtime.context, off, limit)
     return {"off": off, "limit": limit, "label": "loop" if "tool_call" in kinds else "none"}
 
 
@@ -145,15 +152,15 @@ async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     """Level 2: text, as for calls."""
     if not state.get("events"):
         return {"label": "loop" if state.get("loop_found") else "none"}
-    kinds = _scanned(state, runtime.context, state["off"], state["limit"])
+    kinds = _scan_kinds(state, runtime.context, state["off"], state["limit"])
     return {"label": "loop" if kinds - {"tool_call"} else "none"}
 
 
-def _scanned(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
+def _scan_kinds(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
     """Kinds of the loops in the events; none if a model is asked, as it may find an earlier one."""
     if state["asks"] and not off:
         return set()
-    return replay(read_events(deps, state["events"]), [], False, limit, off).kinds
+    return replay_loop_events(read_events(deps, state["events"]), [], False, limit, off).kinds
 
 
 @node(
@@ -167,7 +174,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     judgements = state.get("judgements", [])
     if state.get("events"):
         asks = state["asks"] and not state["off"]
-        found = replay(read_events(deps, state["events"]), judgements, asks) if asks else None
+        found = replay_loop_events(read_events(deps, state["events"]), judgements, asks) if asks else None
         if found and found.due:
             return {"label": "look due"}
         return {"label": "loop" if found and found.at_event is not None else "none"}
@@ -176,13 +183,15 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         return {"label": "look due", "loop_found": {}}
     loop = False
     if judgements:
-        loop, interval = judged(judgements[0], interval)
+        loop, interval = combine_judgement(judgements[0], interval)
     return {
         "label": "loop" if loop else "none",
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
-        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_repeated(deps, state)}"} if loop else {},
+        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_most_repeated_call(deps, state)}"}
+        if loop
+        else {},
     }
 
 
@@ -193,7 +202,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
 )
 async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """This model's suspicion alone isn't a loop, unless the stronger model is unavailable."""
-    confidence = await look("loop_check", state, runtime)
+    confidence = await ask_confidence("loop_check", state, runtime)
     deps = runtime.context
     stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
     suspects = confidence is not None and confidence >= CONFIDENCE
@@ -209,67 +218,67 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
     """A false stop is worse than a wasted turn: if this model fails, there is no loop."""
     earlier = state.get("judgements", [])
     before: LoopCheckState = {**state, "judgements": earlier[:-1]}
-    confidence = await look("loop_double_check", before, runtime)
+    confidence = await ask_confidence("loop_double_check", before, runtime)
     return {"judgements": [*earlier[:-1], {**earlier[-1], "double": confidence}]}
 
 
-def replay(
+def replay_loop_events(
     events: Sequence[LoopEvent],
     judgements: Sequence[Judgement],
     asks: bool,
     limit: int = 0,
     off: bool = False,
-) -> Replay:
+) -> LoopReplay:
     """Replay all events; with `asks`, only up to the first turn whose judgement is due and missing."""
-    state, left = Replay(Stream(limit, not off), off), list(judgements)
+    state, left = LoopReplay(StreamDetector(limit, not off), off), list(judgements)
     for event in events:
         state.take(event)
         if asks and event.type == "turn" and state.check_due:
             if not left:
                 state.due = True
                 return state
-            state.judge(left.pop(0))
+            state.apply_judgement(left.pop(0))
     return state
 
 
-def judged(judgement: Judgement, interval: int) -> Judged:
+def combine_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
     """A loop needs both models, unless the stronger one is unavailable. A failed model counts as no loop."""
     confidence = judgement["confidence"]
     if confidence is not None and confidence >= CONFIDENCE:
         if "double" not in judgement:
-            return Judged(True, interval)
+            return JudgementOutcome(True, interval)
         confidence = judgement["double"]
     if confidence is None:
-        return Judged(False, interval)
+        return JudgementOutcome(False, interval)
     if confidence >= CONFIDENCE:
-        return Judged(True, interval)
-    return Judged(False, math.floor(5 + 10 * (1 - confidence) + 0.5))
+        return JudgementOutcome(True, interval)
+    return JudgementOutcome(False, math.floor(5 + 10 * (1 - confidence) + 0.5))
 
 
-async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
+async def ask_confidence(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
     """The model's confidence that the run is looping; None: it failed."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
-    system, task = load("loop_check/look").parts(request=_request(state, deps, history))
-    messages = asking(system, task, entries(history))
+    system, task = load("loop_check/look").parts(request=_last_person_text(state, deps, history))
+    messages = question_messages(system, task, recent_entries(history))
     found = await ask_json(runtime, Analysis, role, messages, state.get("head", ""), LOOP_TIMEOUT_S)
     return found.answer.unproductive_state_confidence if found else None
 
 
-def _repeated(deps: Deps, state: LoopCheckState) -> str:
+def _most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
-    last = entries(deps.transcript.read(state["head"])) if state.get("head") else []
+    last = recent_entries(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]
     if calls:
         name, count = Counter(call.name for call in calls).most_common(1)[0]
         newest = next(call for call in reversed(calls) if call.name == name)
-        args = shortened(json.dumps(newest.args, ensure_ascii=False))
+        args = shorten_text(json.dumps(newest.args, ensure_ascii=False))
         return f"; {count} of the last {len(calls)} calls were {name}, the newest with {args}"
     answer = next((m.text.strip() for m in reversed(last) if m.role == "assistant" and m.text.strip()), "")
-    return f"; the last answer was “{shortened(answer)}”" if answer else ""
+    return f"; the last answer was “{shorten_text(answer)}”" if answer else ""
 
 
-def entries(history: list[Message]) -> list[Message]:
+def recent_entries(history: list[Message]) -> list[Message]:
     """The last 20 entries, without unanswered calls and answers without a call."""
     last = [m for m in curated(history) if m.role != "system"][-ENTRIES:]
     while last and last[0].role == "tool":
@@ -281,10 +290,12 @@ def entries(history: list[Message]) -> list[Message]:
     return last
 
 
-def _request(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
+def _last_person_text(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
     """The last message the person wrote."""
     if state.get("events"):
-        events = replay(read_events(deps, state["events"]), state.get("judgements", []), asks=True)
+        events = replay_loop_events(
+            read_events(deps, state["events"]), state.get("judgements", []), asks=True
+        )
         if events.prompt:
             return events.prompt
     return next((m.text for m in reversed(history) if m.role == "user" and m.origin in ("person", None)), "")

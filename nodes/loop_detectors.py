@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from interlock.nodes.loop_noise import LONGEST_RUN, Noise
+from interlock.nodes.loop_noise import LONGEST_RUN, NoiseDetector
 from interlock.state.loop_check import (
     CHUNK,
     DISTINCT,
@@ -48,12 +48,12 @@ _TIMES = re.compile(r"\d+(?:\.\d+)? ?(?:[mµn]?s|sec(?:ond)?s?|min(?:ute)?s?)\b|
 """Durations and times of day: those of a repeated command differ, though nothing has changed."""
 
 
-class Found(NamedTuple):
+class LoopFinding(NamedTuple):
     kind: Kind
     detail: str
 
 
-class Line(Enum):
+class LineKind(Enum):
     UNDECIDED = 0
     TEXT = 1
     MARKUP = 2
@@ -68,13 +68,13 @@ _SHOWN = 200
 """Characters shown of a repeated text, or of a call's arguments."""
 
 
-class Chants:
+class RepetitionDetector:
     """Detects repeated text and noise in a stream. Markup and tool calls reset it; code blocks are skipped."""
 
     def __init__(self) -> None:
         self.noise = ""
-        """What the last piece made noise, as `Noise.feed` says."""
-        self._noise = Noise()
+        """What the last piece made noise, as `NoiseDetector.feed` says."""
+        self._noise = NoiseDetector()
         self._ticks = ""
         """Backticks at the end of a piece: a fence may continue in the next one."""
         self._code = False
@@ -132,24 +132,24 @@ class Chants:
         if self._held is not None:
             part = self._held + part
             kind = line_kind(part, whole)
-            if kind is Line.UNDECIDED:
+            if kind is LineKind.UNDECIDED:
                 self._held = part
                 return
             self._held = None
-            if kind is not Line.TEXT:
+            if kind is not LineKind.TEXT:
                 self._begin_anew()
             if _DIRECTED.sub("", part).startswith(tuple(_BARS)):
                 self._row = _LONGEST_ROW
-            if kind is Line.DIVIDER:
+            if kind is LineKind.DIVIDER:
                 part = ""
         passed = min(self._row, len(part))
         self._row -= passed
         if whole:
             self._held, self._row = "", 0
         if part[passed:]:
-            self._track(part[passed:])
+            self._track_chunks(part[passed:])
 
-    def _track(self, part: str) -> None:
+    def _track_chunks(self, part: str) -> None:
         self.noise = self.noise or self._noise.feed(part)
         text, base, seen, older = self._text + part, self._base, self._seen, self._older
         begin = max(0, len(self._text) - CHUNK + 1)
@@ -162,21 +162,21 @@ class Chants:
             if before is None:
                 seen[chunk] = base + at
             else:
-                self._again(chunk, before, base + at)
+                self._record_occurrence(chunk, before, base + at)
             if at - begin > KEPT // 2 and len(seen) > KEPT // 2:
                 older = self._older = seen
                 seen = self._seen = {}
         if len(text) > KEPT:
-            self._drop(len(text) - _SPAN - CHUNK)
+            self._drop_oldest(len(text) - _SPAN - CHUNK)
 
-    def _drop(self, count: int) -> None:
+    def _drop_oldest(self, count: int) -> None:
         """Forget the first characters and, on the second drop, the chunks that occur only there."""
         self._text = self._text[count:]
         self._base += count
         if len(self._seen) > KEPT // 2:
             self._older, self._seen = self._seen, {}
 
-    def _again(self, chunk: str, entry: int | list[int], at: int) -> None:
+    def _record_occurrence(self, chunk: str, entry: int | list[int], at: int) -> None:
         """Record another occurrence. An entry is the last position, then the distances before it, oldest first."""
         if _FILLER.fullmatch(chunk):
             return
@@ -207,17 +207,17 @@ class Chants:
             end -= distance
         if len(between) > DISTINCT:
             return False
-        self._found = self._found or shortened(text)
+        self._found = self._found or shorten_text(text)
         return True
 
 
-class Stream:
+class StreamDetector:
     """Detects repetition, noise, and endless length in the text and the thoughts of replies."""
 
     def __init__(self, limit: int = 0, loops: bool = True) -> None:
         """`limit`: tokens of one reply's text, 0: any number; `loops`: whether anything but the limit counts."""
         self._limit, self._loops = limit, loops
-        self._chants = (Chants(), Chants())
+        self._chants = (RepetitionDetector(), RepetitionDetector())
         self._ends, self._bytes = ["", ""], [0, 0]
 
     def reset(self) -> None:
@@ -230,7 +230,7 @@ class Stream:
         """Start counting a new reply."""
         self._ends, self._bytes = ["", ""], [0, 0]
 
-    def feed(self, piece: str, thought: bool = False) -> Found | None:
+    def feed(self, piece: str, thought: bool = False) -> LoopFinding | None:
         """Process a piece. Thoughts may repeat themselves, and take twice the limit, counted apart."""
         if self._loops and (found := self._runs(piece, thought)):
             return found
@@ -238,58 +238,60 @@ class Stream:
         limit = self._limit * (1 + thought)
         if 0 < limit * _BYTES < self._bytes[thought]:
             what = "thoughts" if thought else "reply"
-            return Found("length", f"the {what} ran past {limit} tokens (setting: model.maxReplyTokens)")
+            return LoopFinding(
+                "length", f"the {what} ran past {limit} tokens (setting: model.maxReplyTokens)"
+            )
         return None
 
-    def _runs(self, piece: str, thought: bool) -> Found | None:
+    def _runs(self, piece: str, thought: bool) -> LoopFinding | None:
         chants = self._chants[thought]
         if (text := chants.feed(piece)) and not thought:
-            return Found("content", f"the text “{text}” was repeated again and again")
+            return LoopFinding("content", f"the text “{text}” was repeated again and again")
         if chants.noise:
-            return Found("noise", f"the reply ran on with {chants.noise}")
+            return LoopFinding("noise", f"the reply ran on with {chants.noise}")
         text = self._ends[thought] + piece
         end = text[len(text.rstrip(None if text[-1:].isspace() else text[-1:])) :]
         self._ends[thought] = end
         if len(end) > LONGEST_RUN:
             shown = "blanks" if end.isspace() else f"the character {end[-1]!r}"
-            return Found("noise", f"the reply ran on with {shown} alone")
+            return LoopFinding("noise", f"the reply ran on with {shown} alone")
         return None
 
 
-def line_kind(line: str, whole: bool) -> Line:
+def line_kind(line: str, whole: bool) -> LineKind:
     """`whole`: the line is complete; else more may come, so its kind may be undecided."""
     bare = _DIRECTED.sub("", line)
     bare = bare.rstrip() if whole else bare
     # A decision on a line's beginning must also hold for the whole line.
     if _MARKUP.match(bare):
-        return Line.MARKUP
+        return LineKind.MARKUP
     if whole:
         if _DIVIDER.fullmatch(bare.replace(" ", "")) and len(line) <= _LONGEST:
-            return Line.DIVIDER
-        return Line.MARKUP if _MARKUP.match(bare + " ") else Line.TEXT
+            return LineKind.DIVIDER
+        return LineKind.MARKUP if _MARKUP.match(bare + " ") else LineKind.TEXT
     if len(line) <= _LONGEST and _BEGINNING.fullmatch(bare):
-        return Line.UNDECIDED
-    return Line.TEXT
+        return LineKind.UNDECIDED
+    return LineKind.TEXT
 
 
-def call_key(name: str, args: Mapping[str, Any]) -> str:
+def hash_call(name: str, args: Mapping[str, Any]) -> str:
     """Hash of the name and arguments, in their order; short, because each checkpoint has 25 of them."""
     arguments = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(f"{name}:{arguments}".encode()).hexdigest()[:12]
 
 
-def remembered(keys: Sequence[str], key: str) -> list[str]:
+def append_key(keys: Sequence[str], key: str) -> list[str]:
     """The keys with one more, limited to what the longest cycle needs."""
     return [*keys, key][-REPEATS * LONGEST_CYCLE :]
 
 
-def cycle(keys: Sequence[str]) -> int:
+def cycle_length(keys: Sequence[str]) -> int:
     """Length of the cycle repeated 5 times at the end of the keys; 0: none."""
     lengths = range(1, LONGEST_CYCLE + 1)
-    return next((length for length in lengths if _repeats(keys, length, REPEATS)), 0)
+    return next((length for length in lengths if _is_repeated(keys, length, REPEATS)), 0)
 
 
-def _repeats(keys: Sequence[str], length: int, times: int) -> bool:
+def _is_repeated(keys: Sequence[str], length: int, times: int) -> bool:
     last = keys[-times * length :]
     return len(last) == times * length and all(last[i] == last[i % length] for i in range(len(last)))
 
@@ -297,23 +299,23 @@ def _repeats(keys: Sequence[str], length: int, times: int) -> bool:
 def is_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
     """Whether the last call, one of a cycle, was answered otherwise each time, but for times. Ends when all keys that
     are remembered are that cycle."""
-    if _repeats(keys, length, REPEATS * LONGEST_CYCLE // length):
+    if _is_repeated(keys, length, REPEATS * LONGEST_CYCLE // length):
         return False
     last = history[-2 * REPEATS * LONGEST_CYCLE :]
-    same = {c.id for m in last for c in m.tool_calls if call_key(c.name, c.args) == keys[-1]}
+    same = {c.id for m in last for c in m.tool_calls if hash_call(c.name, c.args) == keys[-1]}
     answers = [_TIMES.sub("", m.text) for m in last if m.role == "tool" and m.tool_call_id in same]
     return len(set(answers[1 - REPEATS :])) == REPEATS - 1
 
 
-def described(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
+def describe_cycle(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
     """The cycle in words; `names` are those of the calls so far, `args` those of the last one."""
     names = names[-length:]
-    arguments = shortened(json.dumps(args, ensure_ascii=False))
+    arguments = shorten_text(json.dumps(args, ensure_ascii=False))
     if length == 1:
         return f"the call {names[0]} {arguments} was made {REPEATS} times in a row"
     last = f"the last was {names[-1]} {arguments}"
     return f"the same {length} calls were made {REPEATS} times in a row: {', '.join(names)}; {last}"
 
 
-def shortened(text: str) -> str:
+def shorten_text(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

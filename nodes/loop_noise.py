@@ -34,7 +34,7 @@ _DIGITS = 18
 """Digits of a number that is counted; a longer one is none."""
 
 
-class Noise:
+class NoiseDetector:
     """Detects noise in text that streams in; the caller leaves out code blocks and resets at markup.
 
     None of 29,000 windows of the Declaration of Human Rights in 532 languages, of 101,000 of a Linux machine's
@@ -59,17 +59,17 @@ class Noise:
 
     def feed(self, text: str) -> str:
         """Process a piece. Returns what the noise is, as in `ran on with …`; empty: none so far."""
-        if self._counts(text):
+        if self._is_endless_counting(text):
             return "numbers that count on and on"
         while text:
             part, text = text[: STEP - self._since], text[STEP - self._since :]
             self._text = (self._text + part)[-WINDOW:]
             self._since = (self._since + len(part)) % STEP
-            if not self._since and len(self._text) == WINDOW and (found := noise(self._text)):
+            if not self._since and len(self._text) == WINDOW and (found := noise_in_window(self._text)):
                 return found
         return ""
 
-    def _counts(self, text: str) -> bool:
+    def _is_endless_counting(self, text: str) -> bool:
         """Whether numbers with an even difference have taken too many characters; a letter ends them."""
         text = self._digits + text
         self._digits = _TAIL.findall(text)[0]  # a number may go on in the next piece
@@ -87,7 +87,7 @@ class Noise:
         return False
 
 
-def noise(text: str) -> str:
+def noise_in_window(text: str) -> str:
     """What noise a window of text is; empty: it may be ordinary text."""
     text = _INDENTED.sub("", text)
     text = text if text.isascii() else "".join(c for c in text if unicodedata.category(c)[0] != "M")

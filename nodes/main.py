@@ -6,9 +6,9 @@ from typing import Literal, get_args
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.check import told_rule, with_check
-from interlock.nodes.hooks import context_message, ending, fired, fires
-from interlock.nodes.mcp import spelled_out
+from interlock.nodes.check import append_check_rule, label_for_check
+from interlock.nodes.hooks import fire_hooks, fires, hook_context_message, prompt_end
+from interlock.nodes.mcp import expand_server_prompt
 from interlock.prompts import load, render
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.command import ARGS, CommandOut, CommandState, is_name, pieces, shell_lines, split_prompt
@@ -76,7 +76,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if state.get("force"):
         return {"label": "compress", "status": "running"}
     deps = runtime.context
-    rules, phase = _plan_mode(deps, state)
+    rules, phase = _plan_mode_opening(deps, state)
     opened: MainState = {
         **fresh_prompt(),
         "stop": "",
@@ -89,21 +89,23 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
     if deps.checks.holds_tests:
-        opened["head"] = told_rule(opened.get("head", state["head"]), deps)
+        opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
     if not state["prompt"]:
         # If only its answer was refused, only the answer's hooks remain.
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _kind_of(state["prompt"], runtime)
+        kind, prompt = await _prompt_kind_and_record(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
     return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
-async def _kind_of(prompt: str, runtime: Runtime[Deps]) -> tuple[Literal["prompt", "command"], str]:
+async def _prompt_kind_and_record(
+    prompt: str, runtime: Runtime[Deps]
+) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt and a skill are spelled out.
 
     Raises `UserError` for the name of a command that isn't there or can't be used.
@@ -118,7 +120,7 @@ async def _kind_of(prompt: str, runtime: Runtime[Deps]) -> tuple[Literal["prompt
         runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
     if name in commands.usable:
         return "command", prompt
-    if (found := await spelled_out(prompt, deps)) != prompt:
+    if (found := await expand_server_prompt(prompt, deps)) != prompt:
         return "prompt", found
     if name in commands.skills:
         text = f"Use the skill {name!r}. {args}".strip()
@@ -127,11 +129,11 @@ async def _kind_of(prompt: str, runtime: Runtime[Deps]) -> tuple[Literal["prompt
             "", [*before, Message(role="user", origin="person", content=text)]
         )
     if is_name(name):
-        raise _unusable(name, commands, deps.mcp.names())
+        raise _unknown_command_error(name, commands, deps.mcp.names())
     return "prompt", prompt
 
 
-def _unusable(name: str, commands: Commands, servers: Collection[str]) -> UserError:
+def _unknown_command_error(name: str, commands: Commands, servers: Collection[str]) -> UserError:
     if problem := commands.broken.get(name):
         return InputError(f"Command {'/' + name!r} can't be used: {problem}", "prompt")
     if problem := commands.untrusted.get(name):
@@ -147,7 +149,7 @@ def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
 
 
-def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
+def _plan_mode_opening(deps: Deps, state: MainState) -> tuple[list[Message], str]:
     """The rules of plan mode, if a prompt starts in it, and the current phase."""
     phase = state.get("plan_phase", "")
     if state["approval_mode"] != "plan":
@@ -167,19 +169,19 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation; a blocked one is removed and can be retried."""
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.message(state["asked"]).text}
-    outcome = await fired("BeforeAgent", payload, state, runtime)
-    if end := ending("BeforeAgent", outcome, "the prompt", runtime):
+    outcome = await fire_hooks("BeforeAgent", payload, state, runtime)
+    if end := prompt_end("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
             return {**end}
-        without = _without_prompt(state["head"], transcript)
+        without = _head_before_prompt(state["head"], transcript)
         return {**end, "head": without, "prompt": state["asked"]}
     passed: MainState = {"label": "passed", "hook_stage": "admitted"}
     if outcome.context:
-        passed["head"] = transcript.append(state["head"], [context_message(outcome.context)])
+        passed["head"] = transcript.append(state["head"], [hook_context_message(outcome.context)])
     return passed
 
 
-def _without_prompt(head: str, transcript: Transcript) -> str:
+def _head_before_prompt(head: str, transcript: Transcript) -> str:
     """The head before the prompt and its files."""
     ids = transcript.ids(head, 4)
     while transcript.message(ids[-1]).origin == "context":
@@ -190,7 +192,7 @@ def _without_prompt(head: str, transcript: Transcript) -> str:
 @node(reads=("head",), writes=("head",))
 async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message, so the turn limit applies."""
-    return {"head": append_text(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
+    return {"head": append_our_message(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
 
 
 @node(reads=("head", "loop_found"), writes=("head",), group="errors")
@@ -199,7 +201,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     found = state["loop_found"]
     name = "ran_on" if found["kind"] in RAN_ON else "nudge"
     text = load(f"loop_check/{name}").text(detail=found["detail"])
-    return {"head": append_text(runtime, state["head"], text)}
+    return {"head": append_our_message(runtime, state["head"], text)}
 
 
 @fires(
@@ -208,19 +210,19 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return with_check(await about_answer(state, runtime), runtime.context)
+    return label_for_check(await fire_after_agent(state, runtime), runtime.context)
 
 
-async def about_answer(state: MainState, runtime: Runtime[Deps]) -> MainState:
+async def fire_after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Fire the hooks on the prompt's answers. No answer is an error, which they aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
         return {"label": "passed", "turn_status": "ok"}
     answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
-    return await after_answer("\n".join(answers), state, runtime)
+    return await fire_hooks_on_answer("\n".join(answers), state, runtime)
 
 
-async def after_answer(answer: str, state: MainState, runtime: Runtime[Deps]) -> MainState:
+async def fire_hooks_on_answer(answer: str, state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Fire the hooks on an answer. A block with a reason requests another turn."""
     transcript = runtime.context.transcript
     payload: dict[str, JsonValue] = {
@@ -228,18 +230,18 @@ async def after_answer(answer: str, state: MainState, runtime: Runtime[Deps]) ->
         "prompt_response": answer or _SILENT,
         "stop_hook_active": state["fed_back"],
     }
-    outcome = await fired("AfterAgent", payload, state, runtime)
-    if reason := _feedback(outcome):
+    outcome = await fire_hooks("AfterAgent", payload, state, runtime)
+    if reason := _hook_feedback(outcome):
         runtime.stream_writer(AgentBlocked(reason=reason))
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
         return {**anew, "label": "feedback", "head": head}
-    if end := ending("AfterAgent", outcome, "the answer", runtime):
+    if end := prompt_end("AfterAgent", outcome, "the answer", runtime):
         return {**end, "hook_stage": "answered"}
     return {"label": "passed", "hook_stage": "admitted", "turn_status": "ok"}
 
 
-def _feedback(outcome: HookOutcome) -> str:
+def _hook_feedback(outcome: HookOutcome) -> str:
     """What the model still has to do; empty: nothing. A required hook's failure tells it nothing useful."""
     failed = any(v.decision == "block" and v.warning for v in outcome.verdicts)
     blocks = outcome.stop is None and outcome.decision == "block" and not failed
@@ -263,12 +265,12 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         message = f"The model ended without an answer. Try again with: {runtime.context.info.command()}"
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
-        error = refusal(refused, runtime.context.info)
-        return {"status": "failed", "error": error, **carried_out(state, runtime)}
-    return {"status": _STATUS[state["turn_status"]], **carried_out(state, runtime)}
+        error = refusal_error(refused, runtime.context.info)
+        return {"status": "failed", "error": error, **mode_after_plan(state, runtime)}
+    return {"status": _STATUS[state["turn_status"]], **mode_after_plan(state, runtime)}
 
 
-def carried_out(state: MainState, runtime: Runtime[Deps]) -> MainState:
+def mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """The mode after a plan was carried out: edits are asked about again if they were allowed for the plan only."""
     if (state["turn_status"], state.get("plan_verdict")) != ("ok", "approve_auto_edit"):
         return {}
@@ -278,12 +280,12 @@ def carried_out(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return {"approval_mode": step(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
-def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
+def append_our_message(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
     """The new head after appending a message of ours to the model."""
     return runtime.context.transcript.append(head, [Message(role="user", origin=origin, content=text)])
 
 
-def turn_end(status: str) -> Literal["calls", "ok", "first loop", TurnEnd]:
+def turn_end_label(status: str) -> Literal["calls", "ok", "first loop", TurnEnd]:
     """Return what remains to be done given the turn's status."""
     match status:
         case "calls" | "ok":
@@ -297,7 +299,7 @@ def turn_end(status: str) -> Literal["calls", "ok", "first loop", TurnEnd]:
 
 
 def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "done", "first loop", TurnEnd]:
-    match turn_end(state["turn_status"]):
+    match turn_end_label(state["turn_status"]):
         case "ok" if state.get("next_speaker_check"):
             return "no calls"
         case "ok":
@@ -316,7 +318,7 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
     return "answered" if is_hooked(state, "AfterAgent") else "user or nobody"
 
 
-def refusal(refused: Refused, info: RunInfo) -> dict[str, str]:
+def refusal_error(refused: Refused, info: RunInfo) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
         f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
@@ -338,11 +340,11 @@ OUTPUT_HEADING = "Output:\n"
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines become calls like a model's, decided by rules, hooks and people."""
     deps = runtime.context
-    command, args = _command(state["prompt"], deps)
+    command, args = _find_command(state["prompt"], deps)
     lines = shell_lines(command.prompt, args)
     fresh: CommandState = {"stop": "", "stopped_by": ""}
     if not lines:
-        return {**fresh, "label": "text", **await _filled(state["prompt"], command, args, [], deps)}
+        return {**fresh, "label": "text", **await _fill_command(state["prompt"], command, args, [], deps)}
     calls = tuple(
         ToolCall(id=f"command.{place}", name="run_shell_command", args={"command": line})
         for place, line in enumerate(lines)
@@ -355,17 +357,17 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Put the output of its shell lines into the text; a refused line says so in its place."""
     deps = runtime.context
-    command, args = _command(state["prompt"], deps)
+    command, args = _find_command(state["prompt"], deps)
     found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
     answers = [m.text.removeprefix(OUTPUT_HEADING).rstrip("\n") for m in found]
-    return await _filled(state["prompt"], command, args, answers, deps)
+    return await _fill_command(state["prompt"], command, args, answers, deps)
 
 
 def after_command(state: CommandOut) -> Literal["filled", "stop"]:
     return "stop" if state.get("stop") else "filled"
 
 
-def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
+def _find_command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     name, args = split_prompt(deps.transcript.message(prompt).text)
     command = deps.context.commands().usable.get(name)
     if command is None:
@@ -375,7 +377,7 @@ def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     return command, args
 
 
-async def _filled(
+async def _fill_command(
     prompt: str, command: CustomCommand, args: str, answers: Sequence[str], deps: Deps
 ) -> CommandState:
     """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""

@@ -26,7 +26,7 @@ _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", 
 @node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A server missing from settings is an error with the nearest names."""
-    asked = request_of(state, runtime.context)
+    asked = load_mcp_input(state, runtime.context)
     known = [view.name for view in runtime.context.mcp.views()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
     if asked.server is None or asked.server in known:
@@ -35,7 +35,7 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     hint = f" There are: {', '.join(map(repr, near))}." if near else " Settings name none."
     return {
         **fresh,
-        **_failed("unknown_server", f"No MCP server {asked.server!r}.{hint}"),
+        **_error_update("unknown_server", f"No MCP server {asked.server!r}.{hint}"),
         "label": "unknown",
     }
 
@@ -48,29 +48,31 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
 async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
-    asked = request_of(state, deps)
+    asked = load_mcp_input(state, deps)
     await deps.mcp.ready(asked.server)
     views = [view for view in deps.mcp.views() if asked.server in (None, view.name)]
-    update: McpState = {"servers": _kept(deps, [view.model_dump(mode="json") for view in views])}
+    update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
     if asked.action == "list":
         return {**update, "label": "list"}
     (view,) = views
     if view.status != "connected":
-        return {**update, **_failed("mcp_unavailable", _why(view)), "label": "failed"}
+        return {**update, **_error_update("mcp_unavailable", _failure_reason(view)), "label": "failed"}
     return {**update, "label": asked.action}
 
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = request_of(state, runtime.context)
-    return _found(runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or ""))
+    asked = load_mcp_input(state, runtime.context)
+    return _result_update(
+        runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or "")
+    )
 
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = request_of(state, runtime.context)
+    asked = load_mcp_input(state, runtime.context)
     found = await runtime.context.mcp.prompt(asked.server or "", asked.name or "", asked.args)
-    return _found(runtime.context, found)
+    return _result_update(runtime.context, found)
 
 
 @node(reads=("mcp_status", "found", "head", "request"), writes=("found", "mcp_status", "error"))
@@ -78,14 +80,16 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A call's answer is the last record of its batch."""
     if state["mcp_status"]:
         return {}
-    if request_of(state, runtime.context).action != "call":
+    if load_mcp_input(state, runtime.context).action != "call":
         return {"mcp_status": "done"}
     answer = runtime.context.transcript.message(state["head"])
     ended: McpState = {"found": state["head"], "mcp_status": "done"}
-    return ended if answer.status == "success" else {**ended, **_failed("mcp_error", _begin(answer.text))}
+    return (
+        ended if answer.status == "success" else {**ended, **_error_update("mcp_error", _begin(answer.text))}
+    )
 
 
-async def spelled_out(prompt: str, deps: Deps) -> str:
+async def expand_server_prompt(prompt: str, deps: Deps) -> str:
     """A prompt's record; for `/SERVER:PROMPT …`, a record of the server's text.
 
     Raises `UserError` if the server has no such prompt or is unavailable.
@@ -98,9 +102,11 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
     (view,) = (v for v in deps.mcp.views() if v.name == server)
     known = {item.name: item.args for item in view.prompts}
     if name not in known:
-        there = f"It has: {', '.join(known) or 'none'}." if view.status == "connected" else _why(view)
+        there = (
+            f"It has: {', '.join(known) or 'none'}." if view.status == "connected" else _failure_reason(view)
+        )
         raise UserError(f"MCP server {server!r} has no prompt {name!r}. {there}")
-    found = await deps.mcp.prompt(server, name, _arguments(command["rest"] or "", known[name]))
+    found = await deps.mcp.prompt(server, name, _parse_prompt_arguments(command["rest"] or "", known[name]))
     if found.status != "success":
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
     text = render("run/mcp_prompt", server=server, prompt=name, text=harmless(found.content))
@@ -109,7 +115,7 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
     return deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
 
 
-def _arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
+def _parse_prompt_arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
     """Parse `name=value`, `--name=value`, and positional values in the order of `names`; the last takes the rest."""
     try:
         words = shlex.split(text)
@@ -135,7 +141,7 @@ MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
 """Tools that take the name of a server and of what to use on it."""
 
 
-async def named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
+async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
     """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
     await deps.mcp.ready(server if server in deps.mcp.names() else None)
@@ -144,7 +150,7 @@ async def named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
         there = ", ".join(views) or "none"
         return failure("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
     if views[server].status != "connected":
-        return failure("mcp_unavailable", _why(views[server]))
+        return failure("mcp_unavailable", _failure_reason(views[server]))
     tool = str(call.args.get("tool_name") or "read_resource")
     name = mcp_name(server, tool)
     if deps.toolset.info(name) is None:
@@ -156,28 +162,28 @@ async def named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
     return CallView(id=call.id, name=name, args=parsed)
 
 
-def request_of(state: McpState, deps: Deps) -> McpInput:
+def load_mcp_input(state: McpState, deps: Deps) -> McpInput:
     return McpInput.model_validate_json(deps.transcript.message(state["request"]).text)
 
 
-def _found(deps: Deps, result: ToolResult) -> McpState:
+def _result_update(deps: Deps, result: ToolResult) -> McpState:
     record = Message(role="tool", name="mcp", status=result.status, content=result.content)
     found: McpState = {"found": deps.transcript.append("", [record]), "mcp_status": "done"}
     if result.status == "success":
         return found
-    return {**found, **_failed((result.error or {}).get("type", "mcp_error"), _begin(result.content))}
+    return {**found, **_error_update((result.error or {}).get("type", "mcp_error"), _begin(result.content))}
 
 
 def _begin(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 
-def _kept(deps: Deps, value: object) -> str:
+def _store_json(deps: Deps, value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return deps.transcript.append("", [Message(role="tool", name="mcp", content=text)])
 
 
-def _why(view: ServerView) -> str:
+def _failure_reason(view: ServerView) -> str:
     if view.status == "disabled":
         return f"MCP server {view.name!r} is disabled in settings."
     if view.status == "connecting":
@@ -189,5 +195,5 @@ _ERROR = 500
 """Characters of an answer shown as the run's error; the output has all of it."""
 
 
-def _failed(kind: str, message: str) -> McpState:
+def _error_update(kind: str, message: str) -> McpState:
     return {"mcp_status": "failed", "error": {"type": kind, "message": message}}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import ask_json, asking
+from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
@@ -47,19 +47,19 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
     spoken = [m for m in history if m.role != "system"]
     for reason, (speaker, holds) in _RULES.items():
         if holds(spoken):
-            _note(runtime, reason)
+            _record_rule(runtime, reason)
             decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
             return {**decided, "label": "decided", "next_speaker": speaker}
     reliable = runtime.context.models.ends_reliably(state.get("sticky_model", ""))
     if ended := (_ENDS | _PAUSED if reliable else _PAUSED).get(state.get("finish_reason", "")):
         speaker, reason = ended
-        _note(runtime, reason)
+        _record_rule(runtime, reason)
         said: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
         return {**said, "label": "decided", "next_speaker": speaker}
     return {"label": "open"}
 
 
-def _note(runtime: Runtime[Deps], reason: str) -> None:
+def _record_rule(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step which rule decided."""
     runtime.context.steps.reasoned(task_of(runtime, "A rule"), reason)
 
@@ -69,7 +69,7 @@ async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpea
     """On any failure the speaker stays undecided: the run waits for the user."""
     history = [m for m in curated(runtime.context.transcript.read(state["head"])) if m.role != "system"]
     system, task = load("next_speaker/judge").parts()
-    messages = asking(system, task, history)
+    messages = question_messages(system, task, history)
     found = await ask_json(runtime, Verdict, "next_speaker", messages, state["head"], NEXT_SPEAKER_TIMEOUT_S)
     if found is None:
         return {"next_speaker": "", "decided_by": "none", "speaker_reason": "the helper model gave no answer"}

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import fires
-from interlock.nodes.main import TurnEnd, about_answer, append_text, turn_end
+from interlock.nodes.main import TurnEnd, append_our_message, fire_after_agent, turn_end_label
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, mode_of, step
@@ -56,7 +56,7 @@ _FRESH: PlanState = {
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
-    note_moves(runtime, ["use_plan"])
+    record_chart_events(runtime, ["use_plan"])
     rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     return {
         "asked": state["prompt"],
@@ -82,7 +82,7 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
     return {
         "label": "once more",
-        "head": append_text(runtime, state["head"], text),
+        "head": append_our_message(runtime, state["head"], text),
         "reminders": state["reminders"] + 1,
     }
 
@@ -120,7 +120,7 @@ async def finish(state: PlanState) -> PlanState:
 
 
 def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", TurnEnd]:
-    found = turn_end(state["turn_status"])
+    found = turn_end_label(state["turn_status"])
     if found == "ok":
         return "answered" if is_hooked(state, "AfterAgent") else "no calls"
     return found
@@ -133,7 +133,7 @@ def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "fi
 )
 async def after_agent(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """As in `main`: fires on an answer without calls. An approved plan's last answer is `main`'s, which fires there."""
-    return cast(PlanState, await about_answer(cast(MainState, state), runtime))
+    return cast(PlanState, await fire_after_agent(cast(MainState, state), runtime))
 
 
 def after_tools(
@@ -163,29 +163,29 @@ PLANNED = " ".join(("enter_plan_mode read write_plan no_review", *_REVIEWED)) + 
 """Moves of the node that follows a whole batch, call by call: it leaves no plan in review."""
 
 
-class _Tracked(PlanMode, total=False):
+class _TrackedPlan(PlanMode, total=False):
     """Plan mode on its way through a batch."""
 
     moves: list[str]
     """Events of `ApprovalModeChart`, oldest first."""
 
 
-def note_moves(runtime: Runtime[Deps], events: Sequence[str]) -> None:
+def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
     """Record the chart's events with the step, so that a diagram can draw the way."""
     if events:
         runtime.context.steps.reasoned(task_of(runtime, "A mode's move"), MOVES_MARK + ", ".join(events))
 
 
-def track(
+def track_plan(
     before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
 ) -> tuple[PlanMode, list[str]]:
     """The keys that changed, and the chart's events, call by call. Only successful calls count."""
     # The phase was held during a review: replay what came before it in the batch, and its outcome.
     reviewed = before.get("plan_phase") == "review"
-    now: _Tracked = _moved({**before}, "no_review") if reviewed else {**before}
+    now: _TrackedPlan = _apply_event({**before}, "no_review") if reviewed else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
-            now = _after(now, call, result.meta, risk(call.name))
+            now = _track_call(now, call, result.meta, risk(call.name))
     moves = now.pop("moves", [])
     if moves[:2] == ["no_review", "exit_plan_mode"]:  # only replayed: the review began in its group
         moves = moves[2:]
@@ -193,28 +193,31 @@ def track(
     return PlanMode(**changed), moves  # pyright: ignore[reportArgumentType]
 
 
-def _after(now: _Tracked, call: CallView, meta: Mapping[str, Any], risk: str) -> _Tracked:
+def _track_call(now: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str) -> _TrackedPlan:
     if call.name == "enter_plan_mode":
-        return _moved(now, "enter_plan_mode")
+        return _apply_event(now, "enter_plan_mode")
     if call.name == "write_todos" and now.get("plan_steps"):
-        todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos(call)]
-        return {**now, "plan_steps": tick(now["plan_steps"], todos)}
+        todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos_of_call(call)]
+        return {**now, "plan_steps": tick_steps(now["plan_steps"], todos)}
     if now.get("approval_mode") != "plan":
         return now
     phase = now.get("plan_phase") or "requirements"
     if call.name in _WRITES:
-        moved = now if phase == "design" else _moved(now, "write_plan")
+        moved = now if phase == "design" else _apply_event(now, "write_plan")
         return {**moved, "plan_file": str(meta.get("file") or meta.get("path") or now.get("plan_file", ""))}
     if call.name == "exit_plan_mode":
-        return _reviewed(now, str(meta.get("plan") or ""), meta)
-    return _moved(now, "read") if risk == "read" and phase == "requirements" else now
+        return _apply_review(now, str(meta.get("plan") or ""), meta)
+    return _apply_event(now, "read") if risk == "read" and phase == "requirements" else now
 
 
-def _reviewed(now: _Tracked, event: str, meta: Mapping[str, Any]) -> _Tracked:
+def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
     if not event:  # there was no plan to review
         return now
     silent = event == "reject" and not meta.get("feedback")
-    decided: _Tracked = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
+    decided: _TrackedPlan = {
+        **_apply_event(_apply_event(now, "exit_plan_mode"), event),
+        "plan_verdict": event,
+    }
     if silent:
         decided = {**decided, "plan_verdict": "reject_silently"}
     if "plan_file" not in meta:
@@ -225,33 +228,33 @@ def _reviewed(now: _Tracked, event: str, meta: Mapping[str, Any]) -> _Tracked:
     return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps, "plan_text": text}
 
 
-def reviewing(now: PlanMode) -> str:
+def phase_under_review(now: PlanMode) -> str:
     """The phase while a person reviews the plan."""
     in_review = now.get("plan_phase") == "review"
-    return "review" if in_review else _moved({**now}, "exit_plan_mode").get("plan_phase", "")
+    return "review" if in_review else _apply_event({**now}, "exit_plan_mode").get("plan_phase", "")
 
 
-def _moved(now: _Tracked, event: str) -> _Tracked:
+def _apply_event(now: _TrackedPlan, event: str) -> _TrackedPlan:
     mode, _, phase = step(ApprovalModeChart, mode_of(now) or "default", event).partition(".")
     return {**now, "approval_mode": mode, "plan_phase": phase, "moves": [*now.get("moves", ()), event]}
 
 
-def _todos(call: CallView) -> list[Mapping[str, Any]]:
+def _todos_of_call(call: CallView) -> list[Mapping[str, Any]]:
     found = call.args.get("todos")
     return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
 
 
 def parse_steps(plan: str) -> list[PlanStep]:
     """Parse check boxes; else numbered lines; else bullets below a heading with "steps" or "plan"."""
-    lines = _outside_code(plan.splitlines())
+    lines = _lines_outside_code(plan.splitlines())
     boxes = [m for line in lines if (m := _BOX.match(line))]
     if boxes:
-        return [PlanStep(text=_plain(m[2]), done=m[1] != " ") for m in boxes]
+        return [PlanStep(text=_strip_markup(m[2]), done=m[1] != " ") for m in boxes]
     numbered = [m[1] for line in lines if (m := _NUMBER.match(line))]
-    return [PlanStep(text=_plain(text), done=False) for text in numbered or _bullets(lines)]
+    return [PlanStep(text=_strip_markup(text), done=False) for text in numbered or _bullet_texts(lines)]
 
 
-def _bullets(lines: Sequence[str]) -> list[str]:
+def _bullet_texts(lines: Sequence[str]) -> list[str]:
     found: list[str] = []
     inside = False
     for line in lines:
@@ -262,7 +265,7 @@ def _bullets(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _outside_code(lines: Iterable[str]) -> list[str]:
+def _lines_outside_code(lines: Iterable[str]) -> list[str]:
     kept: list[str] = []
     fenced = False
     for line in lines:
@@ -273,15 +276,17 @@ def _outside_code(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return text.replace("**", "").replace("`", "").strip()
 
 
-def tick(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
+def tick_steps(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
     """Mark steps done whose text matches a completed todo; a step is never unmarked."""
-    finished = {_words(text) for text, status in todos if status == "completed"}
-    return [PlanStep(text=s["text"], done=s["done"] or _words(s["text"]) in finished) for s in steps]
+    finished = {_normalize_words(text) for text, status in todos if status == "completed"}
+    return [
+        PlanStep(text=s["text"], done=s["done"] or _normalize_words(s["text"]) in finished) for s in steps
+    ]
 
 
-def _words(text: str) -> str:
+def _normalize_words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))

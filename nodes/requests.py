@@ -16,7 +16,7 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 
 
-def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
+def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Persist the request, idempotently, before anything stops for it; then emit it."""
     deps = runtime.context
     about = {"agent": deps.info.agent, "program": deps.policy.program_of(request.call.name)}
@@ -35,7 +35,7 @@ def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     )
 
 
-def asked(state: HookWait) -> Literal["asked", "notify"]:
+def asked_label(state: HookWait) -> Literal["asked_label", "notify"]:
     """Label for a node that has written a request: hooks are notified before waiting for the person."""
     return "notify" if is_hooked(state, "Notification") else "asked"
 
@@ -48,11 +48,11 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     request = deps.approvals.get(key)
     if request is None:
         raise RunError(f"Request {key!r} doesn't exist. See: interlock approvals")
-    await notified(deps, request, runtime.stream_writer)
+    await fire_notification_hooks(deps, request, runtime.stream_writer)
     return {"label": request.kind}
 
 
-async def notified(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
+async def fire_notification_hooks(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
     name = deps.approvals.ask(request)
     payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",
@@ -78,7 +78,7 @@ async def await_person(state: HookWait) -> HookWait:
     return {"approval": state["approval"]}
 
 
-def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
+def load_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     """A request and its answer. Raises `RunError` if the run continued without one."""
     request, answer = deps.approvals.get(key), deps.approvals.answer(key)
     if request is None or answer is None:
@@ -86,17 +86,17 @@ def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     return request, answer
 
 
-def is_another_server(deps: Deps, request: ApprovalRequest) -> bool:
+def has_server_changed(deps: Deps, request: ApprovalRequest) -> bool:
     """Whether the MCP server's definition has changed since the request was made. Earlier versions kept none."""
     return request.program not in ("", deps.policy.program_of(request.call.name))
 
 
-def for_another_server(request: ApprovalRequest) -> ToolResult:
+def server_changed_result(request: ApprovalRequest) -> ToolResult:
     """What the model reads when an answer was meant for a server that has another definition now."""
     return failure("stale_approval", load("run/call_stale").text(files=f"the server of {request.call.name}"))
 
 
-def rejected(answer: Answer) -> ToolResult:
+def rejection_result(answer: Answer) -> ToolResult:
     """What the model reads after a rejection."""
     if answer.feedback:
         text = load("run/call_rejected").text(feedback=answer.feedback)

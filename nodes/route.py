@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.helper_model import ask_json, asking
+from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
@@ -30,16 +30,19 @@ _ABSTAINED: RouteState = {"label": "abstained"}
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Runs first. What fails under `auto` is replaced; a model requested by name only if the input excludes it."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
-    deps, gone = runtime.context, unavailable(runtime, state)
+    deps, gone = runtime.context, unavailable_models(runtime, state)
     failed = state.get("failed_model") if state["model"] == AUTO else state["model"]
     model = deps.models.resolve(failed) if failed else ""
     if not model or (state["model"] != AUTO and gone.get(model) != EXCLUDED):
         return fresh
     models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
-    other = stand_in(model, models, gone)
+    other = find_stand_in(model, models, gone)
     if not other:
         return fresh
-    return {**fresh, **chosen(runtime, other, "fallback", f"{model} is unavailable{_LASTING[gone[model]]}")}
+    return {
+        **fresh,
+        **choose_model(runtime, other, "fallback", f"{model} is unavailable{_LASTING[gone[model]]}"),
+    }
 
 
 _LASTING = {"run": " for the rest of this run", "prompt": " for this prompt", EXCLUDED: ""}
@@ -51,41 +54,43 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if asked == AUTO:
         return _ABSTAINED
     model = runtime.context.models.resolve(asked)
-    alone = unavailable(runtime, state).get(model) == EXCLUDED
+    alone = unavailable_models(runtime, state).get(model) == EXCLUDED
     left = "; it is unavailable, and so is every model that could replace it" if alone else ""
-    return chosen(runtime, model, "override", f"{asked} was asked for{left}")
+    return choose_model(runtime, model, "override", f"{asked} was asked for{left}")
 
 
 @_judges
 async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if state.get("approval_mode") == "plan":
-        return if_usable(runtime, state, "pro", "approval_mode", "the run is in plan mode")
+        return choose_if_available(runtime, state, "pro", "approval_mode", "the run is in plan mode")
     if state.get("approved_plan"):
-        return if_usable(runtime, state, "flash", "approval_mode", "an approved plan is carried out")
+        return choose_if_available(
+            runtime, state, "flash", "approval_mode", "an approved plan is carried out"
+        )
     return _ABSTAINED
 
 
 @_judges
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
-    history, request = conversation(runtime, state["head"])
-    if by_number(runtime) or request.role == "tool":
+    history, request = split_conversation(runtime, state["head"])
+    if uses_numerical_routing(runtime) or request.role == "tool":
         return _ABSTAINED
     prompt = load("route/classifier").parts(request=request.text)
-    choice, took = await _ask(state, prompt, _recent_classifier(history), ModelChoice, runtime)
+    choice, took = await _ask_classifier(state, prompt, _recent_classifier(history), ModelChoice, runtime)
     if choice is None:
         return {**_ABSTAINED, **took}
-    verdict = if_usable(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
+    verdict = choose_if_available(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
     return {**took, **verdict}
 
 
-async def _ask(
+async def _ask_classifier(
     state: RouteState, prompt: tuple[str, str], history: list[Message], kind: type[T], runtime: Runtime[Deps]
 ) -> tuple[T | None, RouteState]:
     """The helper's answer, if any, and the time it took."""
     clock = runtime.context.clock
     started = clock.monotonic()
-    messages = asking(*prompt, history)
+    messages = question_messages(*prompt, history)
     found = await ask_json(runtime, kind, "classifier", messages, state["head"], ROUTE_TIMEOUT_S)
     took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
     return found.answer if found else None, took
@@ -100,16 +105,18 @@ def _recent_classifier(history: list[Message]) -> list[Message]:
 @_judges
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains except for families that use it, and if the helper fails."""
-    if not by_number(runtime):
+    if not uses_numerical_routing(runtime):
         return _ABSTAINED
-    history, request = conversation(runtime, state["head"])
+    history, request = split_conversation(runtime, state["head"])
     prompt = load("route/numerical").parts(request=request.text)
-    found, took = await _ask(state, prompt, _recent_numerical(history), Complexity, runtime)
+    found, took = await _ask_classifier(state, prompt, _recent_numerical(history), Complexity, runtime)
     if found is None:
         return {**_ABSTAINED, **took}
     score, threshold = found.complexity_score, runtime.context.settings.model.classifier_threshold
     reason = f"{found.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
-    verdict = if_usable(runtime, state, "pro" if score >= threshold else "flash", "numerical", reason)
+    verdict = choose_if_available(
+        runtime, state, "pro" if score >= threshold else "flash", "numerical", reason
+    )
     return {**took, **verdict}
 
 
@@ -129,37 +136,37 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     deps = runtime.context
     usual = deps.models.resolve(AUTO)
     models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
-    gone = unavailable(runtime, state)
+    gone = unavailable_models(runtime, state)
     usable = [m for m in models if m not in gone]
     reason = "no strategy before had a reason to choose another"
     if usable and usable[0] != usual:
         reason = f"{usual} is unavailable"
-    return chosen(runtime, usable[0] if usable else usual, "default", reason)
+    return choose_model(runtime, usable[0] if usable else usual, "default", reason)
 
 
-def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
+def choose_model(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
     runtime.context.steps.reasoned(task_of(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 
-def if_usable(
+def choose_if_available(
     runtime: Runtime[Deps], state: RouteState, alias: Literal["flash", "pro"], strategy: str, reason: str
 ) -> RouteState:
     """The model behind `alias`; abstains if it is unavailable."""
     model = runtime.context.models.resolve(alias)
-    if model in unavailable(runtime, state):
+    if model in unavailable_models(runtime, state):
         return _ABSTAINED
-    return {**chosen(runtime, model, strategy, reason), "label": alias}
+    return {**choose_model(runtime, model, strategy, reason), "label": alias}
 
 
-def unavailable(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
+def unavailable_models(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
     """Resolved name → how long; standalone input may contain aliases."""
     resolve = runtime.context.models.resolve
     return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
 
 
-def stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
+def find_stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
     """Which of `models` (the settings', in order) replaces an unavailable one; empty: none.
 
     A model not among them is only replaced by one of its provider: there may be no key for others.
@@ -168,22 +175,22 @@ def stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
         at = models.index(model)
         candidates = [*models[at + 1 :], *models[:at][::-1]]
     else:
-        candidates = [m for m in models if _provider(m) == _provider(model)]
+        candidates = [m for m in models if _provider_of(m) == _provider_of(model)]
     return next((m for m in candidates if m not in gone and m != model), "")
 
 
-def _provider(model: str) -> str:
+def _provider_of(model: str) -> str:
     provider, colon, _ = model.partition(":")
     return provider if colon else ""
 
 
-def conversation(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
+def split_conversation(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
     """The history without system messages, and the request (the last message)."""
     messages = [m for m in runtime.context.transcript.read(head) if m.role != "system"]
     return messages[:-1], messages[-1]
 
 
-def by_number(runtime: Runtime[Deps]) -> bool:
+def uses_numerical_routing(runtime: Runtime[Deps]) -> bool:
     """Whether settings list the family of `pro` for numerical routing."""
     deps = runtime.context
     families = deps.settings.model.numerical_routing

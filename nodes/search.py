@@ -28,17 +28,17 @@ _STILL = "Another process is still updating the index, so files may be missing. 
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Skipped if the index should stay as it is. Another process that updates it is waited for."""
     deps = runtime.context
-    use = request_of(state, deps).index
+    use = load_search_input(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
     try:
-        _asked(state, deps)
+        _index_query(state, deps)
     except ToolError as error:
         problem = {"type": error.kind, "message": str(error)}
         return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
     if use == "never":
         return {**fresh, "error": {}, "label": "as it is"}
     until = time.monotonic() + MOST_WAIT_S
-    while not await _named(state, deps).scan():
+    while not await _index_for_path(state, deps).scan():
         if time.monotonic() >= until:
             runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
             label = "only" if use == "only" else "as it is"
@@ -54,18 +54,18 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await _named(state, deps).compare()
+    waiting, removed = await _index_for_path(state, deps).compare()
     if waiting:
         return {"removed": removed, "label": "changed"}
     await deps.index().release()
-    only = request_of(state, deps).index == "only"
+    only = load_search_input(state, deps).index == "only"
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
 
 @node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), nondeterministic=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await _named(state, deps).chunk()
+    files = await _index_for_path(state, deps).chunk()
     return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
@@ -73,7 +73,7 @@ async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """If this fails, the update goes on by words alone."""
     try:
-        await _named(state, runtime.context).embed()
+        await _index_for_path(state, runtime.context).embed()
     except ToolError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=f"Only words are compared. {error}"))
         return {"index_error": str(error)}
@@ -83,26 +83,26 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), labels=("more", "done", "only"), nondeterministic=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await _named(state, deps).store()
+    left, total = await _index_for_path(state, deps).store()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
     await deps.index().release()
-    return {"label": "only" if request_of(state, deps).index == "only" else "done"}
+    return {"label": "only" if load_search_input(state, deps).index == "only" else "done"}
 
 
 @node(reads=("request",), writes=("found",), nondeterministic=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = await deps.index().query(_asked(state, deps))
-    return {"found": _kept(deps, found.model_dump(mode="json"))}
+    found = await deps.index().query(_index_query(state, deps))
+    return {"found": _store_json(deps, found.model_dump(mode="json"))}
 
 
 @node(reads=("request", "found", "index_error"), writes=("found", "index_error"), nondeterministic=True)
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
-    update: SearchState = {"found": _kept(deps, deps.index().rank(found, _asked(state, deps)))}
+    update: SearchState = {"found": _store_json(deps, deps.index().rank(found, _index_query(state, deps)))}
     if found.error and not state["index_error"]:
         message = f"Only words are compared. {found.error}"
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
@@ -132,23 +132,27 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     error = state["error"]
     if problem and not state["found"]:
         error = {"type": "index_failed", "message": problem}
-    return {"found": _kept(deps, output), "search_status": "failed" if error else "done", "error": error}
+    return {
+        "found": _store_json(deps, output),
+        "search_status": "failed" if error else "done",
+        "error": error,
+    }
 
 
-def request_of(state: SearchState, deps: Deps) -> SearchInput:
+def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
     return SearchInput.model_validate_json(deps.transcript.message(state["request"]).text)
 
 
-def _named(state: SearchState, deps: Deps) -> CodeIndex:
+def _index_for_path(state: SearchState, deps: Deps) -> CodeIndex:
     """The index, with the path that this search names."""
     try:
-        return deps.index().naming(_asked(state, deps).path)
+        return deps.index().naming(_index_query(state, deps).path)
     except ToolError:  # the path is gone since the search began
         return deps.index()
 
 
-def _asked(state: SearchState, deps: Deps) -> Asked:
-    request = request_of(state, deps)
+def _index_query(state: SearchState, deps: Deps) -> Asked:
+    request = load_search_input(state, deps)
     asked = Asked(
         query=request.query or "",
         path=request.path or ".",
@@ -159,6 +163,6 @@ def _asked(state: SearchState, deps: Deps) -> Asked:
     return deps.index().checked(asked)
 
 
-def _kept(deps: Deps, value: object) -> str:
+def _store_json(deps: Deps, value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return deps.transcript.append("", [Message(role="tool", name="search", content=text)])

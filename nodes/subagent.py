@@ -8,7 +8,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.main import append_text, turn_end
+from interlock.nodes.main import append_our_message, turn_end_label
 from interlock.prompts import render
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.conversation import fresh_conversation, refusals_in
@@ -51,10 +51,10 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     deps = runtime.context
     key = key_of(state)
     call = deps.journal.call(key)
-    definition = _definition(deps, call)
-    agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
+    definition = _find_definition(deps, call)
+    agent = deps.agents.open(_agent_instance(deps, state.get("agent", ""), key, call, definition))
     own = deps.agents.scope(agent)
-    query = Message(role="user", origin="agent", content=_filled(definition.query, _inputs(call)))
+    query = Message(role="user", origin="agent", content=_fill_template(definition.query, _call_inputs(call)))
     task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
@@ -65,12 +65,12 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "agent": agent,
         "head": "",
         "prompt": own.transcript.append("", [query]),
-        "model": _model(own, definition),
-        "sticky_model": _model(own, definition),
+        "model": _agent_model(own, definition),
+        "sticky_model": _agent_model(own, definition),
     }
 
 
-def _definition(deps: Deps, call: CallView) -> AgentDefinition:
+def _find_definition(deps: Deps, call: CallView) -> AgentDefinition:
     name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
     definition = deps.agents.definition(name)
     if definition is None:
@@ -78,7 +78,7 @@ def _definition(deps: Deps, call: CallView) -> AgentDefinition:
     return definition
 
 
-def _card(
+def _agent_instance(
     deps: Deps, parent: str, key: CallKey, call: CallView, definition: AgentDefinition
 ) -> AgentInstance:
     again = f"~{key.attempt}" if key.attempt > 1 else ""
@@ -92,19 +92,19 @@ def _card(
     )
 
 
-def _inputs(call: CallView) -> Mapping[str, JsonValue]:
+def _call_inputs(call: CallView) -> Mapping[str, JsonValue]:
     """The call's inputs; its prompt or objective fills both `prompt` and `objective`."""
     inputs = call.args.get("inputs")
     prompt = call.args.get("prompt") or call.args.get("objective") or ""
     return {"prompt": prompt, "objective": prompt, **(inputs if isinstance(inputs, dict) else {})}
 
 
-def _filled(template: str, inputs: Mapping[str, JsonValue]) -> str:
+def _fill_template(template: str, inputs: Mapping[str, JsonValue]) -> str:
     """Single pass: slots inside values aren't filled. Slots without an input become empty."""
     return _SLOT.sub(lambda found: str(inputs.get(found[1] or found[2], "")), template)
 
 
-def _model(deps: Deps, definition: AgentDefinition) -> str:
+def _agent_model(deps: Deps, definition: AgentDefinition) -> str:
     if definition.model != "inherit":
         return deps.models.resolve(definition.model)
     return deps.models.model_of_role(definition.role)
@@ -121,7 +121,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
     if state["recovering"]:
         return {"label": "time or turns are up"}
     definition = runtime.context.agents.instance(state["agent"]).definition
-    left = left_s(runtime, state["agent"])
+    left = agent_seconds_left(runtime, state["agent"])
     if left <= 0:
         return {"label": "time or turns are up", "reason": "timeout"}
     if state["turn_no"] >= definition.max_turns:
@@ -136,7 +136,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
 )
 async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """A valid `complete_task` ends it; open questions send it back, once, and never in the last turn."""
-    if succeeded(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
+    if successful_calls(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
         if state["scratchpad"]["questions"] and not state["sent_back"] and not state["recovering"]:
             return {"label": "open questions", "answer": state["reply"]}
         return {"label": "complete", "reason": "goal", "answer": state["reply"]}
@@ -151,13 +151,13 @@ async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> Subagent
 async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     questions = "\n".join(f"- {question}" for question in state["scratchpad"]["questions"])
     text = render("subagent/open_questions", questions=questions)
-    return {"head": append_text(runtime, state["head"], text), "sent_back": True}
+    return {"head": append_our_message(runtime, state["head"], text), "sent_back": True}
 
 
 @node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
 async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Lists replace the old ones; findings and ignored paths are appended."""
-    calls = succeeded(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
+    calls = successful_calls(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
     if not calls:
         return {}
     pad = state["scratchpad"]
@@ -167,13 +167,13 @@ async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSt
         pad = Scratchpad(
             checklist=pad["checklist"] if new.checklist is None else new.checklist,
             questions=pad["questions"] if new.questions is None else new.questions,
-            findings=_added(pad["findings"], new.findings),
-            ignored_paths=_added(pad["ignored_paths"], new.ignored_paths),
+            findings=_append_new(pad["findings"], new.findings),
+            ignored_paths=_append_new(pad["ignored_paths"], new.ignored_paths),
         )
     return {"scratchpad": pad}
 
 
-def _added(known: list[str], new: list[str]) -> list[str]:
+def _append_new(known: list[str], new: list[str]) -> list[str]:
     return [*known, *(item for item in new if item not in known)]
 
 
@@ -190,10 +190,13 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     deps = runtime.context
     timed_out = (state.get("error") or {}).get("type") == "timeout"
     reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
-    text = render("subagent/last_chance", why=why(reason, deps.agents.instance(state["agent"]).definition))
+    text = render(
+        "subagent/last_chance",
+        why=end_reason_sentence(reason, deps.agents.instance(state["agent"]).definition),
+    )
     return {
         "label": "last chance",
-        "head": append_text(runtime, state["head"], text),
+        "head": append_our_message(runtime, state["head"], text),
         "reason": reason,
         "recovering": True,
         "max_turns": state["turn_no"] + 1,
@@ -214,9 +217,9 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     error = state.get("error") or {}
     by_hook = error.get("type") == "stopped_by_hook"
     reason = "aborted" if by_hook else state["reason"] or "error"
-    message = why(reason, definition, error.get("message", ""))
-    result = _result(deps.transcript, state)
-    seconds = round(spent_s(runtime), 3)
+    message = end_reason_sentence(reason, definition, error.get("message", ""))
+    result = _final_result(deps.transcript, state)
+    seconds = round(agent_seconds_spent(runtime), 3)
     meta: dict[str, JsonValue] = {
         "agent": deps.info.agent,
         "reason": reason,
@@ -247,7 +250,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     return {"status": reason, "label": "done"}
 
 
-def _result(transcript: Transcript, state: SubagentState) -> str:
+def _final_result(transcript: Transcript, state: SubagentState) -> str:
     """The report or text of the last valid `complete_task`; else partial findings."""
     if state.get("answer"):
         # Includes a report that was sent back and never resubmitted.
@@ -257,10 +260,10 @@ def _result(transcript: Transcript, state: SubagentState) -> str:
         if report is None:
             return str(args.get("result", ""))
         return json.dumps(report, ensure_ascii=False, indent=2)
-    return _partial(transcript, state)
+    return _partial_findings(transcript, state)
 
 
-def _partial(transcript: Transcript, state: SubagentState) -> str:
+def _partial_findings(transcript: Transcript, state: SubagentState) -> str:
     pad = state["scratchpad"]
     lists = (("Findings", pad["findings"]), ("Open questions", pad["questions"]))
     parts = [f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in lists if lines]
@@ -270,7 +273,7 @@ def _partial(transcript: Transcript, state: SubagentState) -> str:
 
 def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
     """A turn that timed out isn't a failure: its findings still count."""
-    match turn_end(state["turn_status"]):
+    match turn_end_label(state["turn_status"]):
         case "ok":
             return "no call"
         case "calls" | "first loop" as other:
@@ -279,7 +282,7 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
             return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
 
 
-def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
+def successful_calls(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
     """Successful calls of `name` in the reply (their answers come later in the chain), in order."""
     asked = transcript.message(reply).tool_calls
     answers = map(transcript.message, transcript.ids(head, len(asked)))
@@ -287,7 +290,7 @@ def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[
     return [call for call in asked if call.name == name and call.id in good]
 
 
-def spent_s(runtime: Runtime[Deps]) -> float:
+def agent_seconds_spent(runtime: Runtime[Deps]) -> float:
     """Seconds of work by all nodes of the agent's graph and its subgraphs."""
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|") if info else []
@@ -295,12 +298,14 @@ def spent_s(runtime: Runtime[Deps]) -> float:
     return runtime.context.steps.spent_s("|".join(parts[: inside + 1]))
 
 
-def left_s(runtime: Runtime[Deps], agent: str) -> float:
+def agent_seconds_left(runtime: Runtime[Deps], agent: str) -> float:
     """Seconds the agent with this id has left; not positive: time is up."""
-    return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - spent_s(runtime)
+    return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - agent_seconds_spent(
+        runtime
+    )
 
 
-def why(reason: str, definition: AgentDefinition, error: str = "") -> str:
+def end_reason_sentence(reason: str, definition: AgentDefinition, error: str = "") -> str:
     """The end reason as one sentence, for models and people."""
     texts = {
         "goal": "It completed its task.",

@@ -9,7 +9,7 @@ from pathlib import Path
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import ask_text
-from interlock.nodes.tools_results import CALL, recorded
+from interlock.nodes.tools_results import CALL, recorded_result
 from interlock.prompts import load
 from interlock.state.calls import key_of
 from interlock.state.deps import Deps
@@ -33,7 +33,7 @@ _OUTPUT = (*CALL, "tool", "source", "head", "max_output_tokens")
 
 
 @dataclass(frozen=True)
-class Source:
+class LongOutput:
     """One output and how to shorten it."""
 
     tool: str
@@ -68,7 +68,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
     nondeterministic=True,
 )
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
-    source = source_of(state, runtime.context)
+    source = load_long_output(state, runtime.context)
     long = is_long(runtime.context.settings, source.rule, source.text)
     return {
         "label": "long" if long else "short",
@@ -81,7 +81,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
 @node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"), nondeterministic=True)
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """An output cut by the tool's own limit is already saved."""
-    source = source_of(state, runtime.context)
+    source = load_long_output(state, runtime.context)
     path = source.kept_in
     if not path:
         data = clean(source.text).encode()
@@ -91,34 +91,34 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 
 @node(reads=_OUTPUT, writes=("summary",))
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
-    source = source_of(state, runtime.context)
+    source = load_long_output(state, runtime.context)
     system = Message(role="system", content=load("summarize/system").text())
-    messages = [system, Message(role="user", origin="nudge", content=_task(source, runtime.context))]
+    messages = [system, Message(role="user", origin="nudge", content=_summary_task(source, runtime.context))]
     summary = await ask_text(runtime, "summarizer", messages, source.context, _TIMEOUT_S, _ATTEMPTS)
     return {"summary": summary}
 
 
-def _task(source: Source, deps: Deps) -> str:
+def _summary_task(source: LongOutput, deps: Deps) -> str:
     output = source.text
     if len(output) > _SENT_CHARS:
-        output = "\n[…]\n".join(ends_of(output, _SENT_CHARS))
+        output = "\n[…]\n".join(head_and_tail(output, _SENT_CHARS))
     return load("summarize/output").text(
         tool=source.tool,
-        conversation=_conversation(source.context, deps) or "(none)",
+        conversation=_recent_conversation(source.context, deps) or "(none)",
         output=output,
         budget=str(source.rule.token_budget),
     )
 
 
-def _conversation(head: str, deps: Deps) -> str:
+def _recent_conversation(head: str, deps: Deps) -> str:
     """The person's last request and the newest messages as text, since their calls are still open."""
     history = deps.transcript.read(head) if head else []
     messages = [m for m in history if m.role != "system" and m.origin != "context"]
     asked = [m for m in messages[:-_MESSAGES] if m.role == "user"][-1:]
-    return "\n".join(_line(m) for m in [*asked, *messages[-_MESSAGES:]])
+    return "\n".join(_message_line(m) for m in [*asked, *messages[-_MESSAGES:]])
 
 
-def _line(message: Message) -> str:
+def _message_line(message: Message) -> str:
     calls = "".join(f" [calls {call.name} {call.args}]" for call in message.tool_calls)
     return f"{message.role}: {message.text}{calls}"[:_MESSAGE_CHARS]
 
@@ -132,9 +132,9 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
     transcript = runtime.context.transcript
     if not state["summary"]:
         return {"label": "failed"}
-    source = source_of(state, runtime.context)
+    source = load_long_output(state, runtime.context)
     summary = transcript.message(state["summary"]).text
-    text = summarized(source.tool, summary, source.text, state["saved_to"])
+    text = summary_text(source.tool, summary, source.text, state["saved_to"])
     if estimate_tokens(text) >= estimate_tokens(source.text):
         return {"label": "failed"}
     record = transcript.append("", [Message(role="tool", name=source.tool, content=text)])
@@ -145,16 +145,16 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """At most 40,000 characters; in place of a summary, no more than the summary's budget."""
     deps = runtime.context
-    source = source_of(state, deps)
+    source = load_long_output(state, deps)
     limit = deps.settings.tools.truncate_at
     if source.rule.how == "summarize":
         limit = min(limit, source.rule.token_budget * _CHARS_PER_TOKEN)
-    text = truncated(source.tool, source.text, limit, state["saved_to"])
+    text = truncated_text(source.tool, source.text, limit, state["saved_to"])
     record = deps.transcript.append("", [Message(role="tool", name=source.tool, content=text)])
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+def rule_for_input(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = rule_of(settings, tool)
     if tool in PAGED or rule.how == "truncate":
@@ -162,60 +162,62 @@ def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputR
     return OutputRule(how="summarize", tokenBudget=max_output_tokens)
 
 
-def source_of(state: SummarizeState, deps: Deps) -> Source:
+def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
         text = deps.transcript.message(state["source"]).text
-        rule = rule_alone(deps.settings, state["tool"], state["max_output_tokens"])
-        return Source(state["tool"], text, rule, state.get("head", ""), "")
+        rule = rule_for_input(deps.settings, state["tool"], state["max_output_tokens"])
+        return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
     key = key_of(state)
-    call, result = deps.journal.call(key), recorded(deps.journal, key)
+    call, result = deps.journal.call(key), recorded_result(deps.journal, key)
     kept = result.meta.get("full_output")
     rule = rule_of(deps.settings, call.name)
-    return Source(call.name, result.content, rule, state["message"], kept if isinstance(kept, str) else "")
+    return LongOutput(
+        call.name, result.content, rule, state["message"], kept if isinstance(kept, str) else ""
+    )
 
 
-def ends_of(text: str, limit: int) -> tuple[str, str]:
+def head_and_tail(text: str, limit: int) -> tuple[str, str]:
     """The first 20 % and last 80 % of `limit` characters."""
     head = int(limit * HEAD_SHARE)
     return text[:head], text[len(text) - (limit - head) :]
 
 
-def truncated(tool: str, text: str, limit: int, path: str) -> str:
+def truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     """Head and tail around a line naming the file, followed by the traces and warnings cut out between."""
     if len(text) <= limit:
         return f"{text}\n[All of it is in {path}.]"
-    head, tail = ends_of(text, limit)
+    head, tail = head_and_tail(text, limit)
     cut = load("summarize/truncated").text(
-        head=head, omitted=f"{len(text) - limit:,}", path=path, how=how_to_read(path), tail=tail
+        head=head, omitted=f"{len(text) - limit:,}", path=path, how=reading_hint(path), tail=tail
     )
-    return completed(tool, cut, text, limit)
+    return append_missing_parts(tool, cut, text, limit)
 
 
-def summarized(tool: str, summary: str, text: str, path: str) -> str:
+def summary_text(tool: str, summary: str, text: str, path: str) -> str:
     """The model's summary plus any stack traces and warnings it omitted."""
     whole = load("summarize/summarized").text(
-        characters=f"{len(text):,}", path=path, how=how_to_read(path), summary=summary.strip()
+        characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()
     )
-    return completed(tool, whole, text, len(text))
+    return append_missing_parts(tool, whole, text, len(text))
 
 
-def completed(tool: str, short: str, text: str, limit: int) -> str:
+def append_missing_parts(tool: str, short: str, text: str, limit: int) -> str:
     """`short` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
     if tool not in SHELL:
         return short
-    found = traces(text)
+    found = stack_traces(text)
     room = limit
-    for tag, wanted in (("error", found), ("warning", warnings(text, found))):
+    for tag, wanted in (("error", found), ("warning", warning_lines(text, found))):
         block: list[str] = []
-        for item in missing(wanted, short):
+        for item in missing_texts(wanted, short):
             room -= len(item)
             block += [item] if room >= 0 else []
         if block:
             short += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
-    return "\n".join([short, *missing(status_lines(text), short)])
+    return "\n".join([short, *missing_texts(status_lines(text), short)])
 
 
-def how_to_read(path: str) -> str:
+def reading_hint(path: str) -> str:
     """A hint that works for the file's size."""
     try:
         large = Path(path).stat().st_size > _READ_LIMIT
@@ -224,20 +226,20 @@ def how_to_read(path: str) -> str:
     return "search it with grep_search" if large else "read it with read_file"
 
 
-def traces(text: str) -> list[str]:
+def stack_traces(text: str) -> list[str]:
     """Every distinct stack trace, verbatim, in order."""
     lines = text.splitlines()
     found: list[str] = []
     at = 0
     while at < len(lines):
-        end = _end(lines, at)
+        end = _trace_end(lines, at)
         if end > at:
             found.append("\n".join(lines[at:end]))
         at = max(end, at + 1)
     return list(dict.fromkeys(found))
 
 
-def warnings(text: str, others: Sequence[str] = ()) -> list[str]:
+def warning_lines(text: str, others: Sequence[str] = ()) -> list[str]:
     """Every distinct warning line that is in none of the traces in `others`."""
     known = {line for block in others for line in block.splitlines()}
     lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in known)
@@ -249,33 +251,37 @@ def status_lines(text: str) -> list[str]:
     return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
 
 
-def missing(wanted: Iterable[str], text: str) -> list[str]:
+def missing_texts(wanted: Iterable[str], text: str) -> list[str]:
     """Those with any line not in `text`, ignoring indentation."""
     there = {line.strip() for line in text.splitlines()}
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
 
 
-def _end(lines: Sequence[str], at: int) -> int:
+def _trace_end(lines: Sequence[str], at: int) -> int:
     """Index after the trace that starts at `at`; `at` itself if none does."""
     if _PYTHON.match(lines[at]):
-        return _python_end(lines, at)
+        return _python_trace_end(lines, at)
     if _GO.match(lines[at]):
         return next(
-            (i for i in range(at + 1, len(lines)) if not lines[i].strip() and not _go_on(lines, i)),
+            (
+                i
+                for i in range(at + 1, len(lines))
+                if not lines[i].strip() and not _is_next_goroutine(lines, i)
+            ),
             len(lines),
         )
     if _RUST.match(lines[at]):
-        return _while(_RUST_FRAME, lines, min(at + 2, len(lines)))
-    end = _while(_FRAME, lines, at + 1)
+        return _skip_matching_lines(_RUST_FRAME, lines, min(at + 2, len(lines)))
+    end = _skip_matching_lines(_FRAME, lines, at + 1)
     return end if end > at + 1 else at
 
 
-def _while(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
+def _skip_matching_lines(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
     """Index of the first line from `at` on that doesn't match."""
     return next((i for i in range(at, len(lines)) if not pattern.fullmatch(lines[i])), len(lines))
 
 
-def _python_end(lines: Sequence[str], at: int) -> int:
+def _python_trace_end(lines: Sequence[str], at: int) -> int:
     """Frames are indented deeper than the first line; the exception has the first line's indentation."""
     depth = len(lines[at]) - len(lines[at].lstrip(" |+"))
     for index in range(at + 1, len(lines)):
@@ -285,6 +291,6 @@ def _python_end(lines: Sequence[str], at: int) -> int:
     return len(lines)
 
 
-def _go_on(lines: Sequence[str], blank: int) -> bool:
+def _is_next_goroutine(lines: Sequence[str], blank: int) -> bool:
     """Go separates goroutines with an empty line."""
     return blank + 1 < len(lines) and _GO.match(lines[blank + 1]) is not None

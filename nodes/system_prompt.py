@@ -7,7 +7,15 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.system_sections import MAIN, SECTIONS, SMALL, SMALL_TASK, TASK, Section, branches
+from interlock.nodes.system_sections import (
+    MAIN,
+    SECTIONS,
+    SMALL,
+    SMALL_TASK,
+    TASK,
+    PromptSection,
+    condition_branches,
+)
 from interlock.prompts import render
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps
@@ -25,7 +33,7 @@ _OF = {"search": "codebase_search", "browser": "browser_action", "diff": "apply_
 
 
 @dataclass(frozen=True)
-class Facts:
+class PromptFacts:
     """What conditions depend on and slots are filled with."""
 
     mode: Mode | None
@@ -35,7 +43,7 @@ class Facts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def lacks(self, section: Section, agent: bool) -> str:
+    def lacks(self, section: PromptSection, agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
             *(() if section.shared else (not agent,)),
@@ -47,10 +55,10 @@ class Facts:
         return f"needs {' and '.join(lacking)}" if lacking else ""
 
 
-def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
+def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
-    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_there(t, has)]
+    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.views() if v.status == "connected")
@@ -70,41 +78,41 @@ def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
         "several reads": deps.settings.tools.max_concurrent_file_reads > 1,
         **{what: has.get(what, tool in names) for what, tool in _OF.items()},
     }
-    return Facts(mode, tools, servers, holds)
+    return PromptFacts(mode, tools, servers, holds)
 
 
-def _is_there(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
+def _is_tool_usable(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
     what = next((what for what, name in _OF.items() if name == tool.name), None)
     what = "mcp" if tool.name.startswith("mcp_") else what
     return what is None or has.get(what, True)
 
 
-def text_of(section: Section, facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> str:
+def section_text(section: PromptSection, facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> str:
     """The section with its slots filled; empty: nothing to say."""
     slots = _SLOTS.get(section.prompt)
     values = slots(facts, rules, deps) if slots else {}
     return "" if any(not value.strip() for value in values.values()) else render(section.prompt, **values)
 
 
-_Slots = Callable[[Facts, Sequence[RuleFile], Deps], dict[str, str]]
+_Slots = Callable[[PromptFacts, Sequence[RuleFile], Deps], dict[str, str]]
 _SLOTS: Mapping[str, _Slots] = {
     "main/small": lambda _facts, _rules, deps: {
         "workspace": str(deps.info.workspace),
         "system": platform.system(),
     },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
-    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool, facts.tools))},
-    "task/mcp": lambda facts, _rules, _deps: {"servers": _servers(facts.servers)},
+    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_text, facts.tools))},
+    "task/mcp": lambda facts, _rules, _deps: {"servers": _servers_text(facts.servers)},
     "main/servers": lambda facts, _rules, _deps: {
-        "servers": _servers([v for v in facts.servers if v.instructions])
+        "servers": _servers_text([v for v in facts.servers if v.instructions])
     },
-    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_listed, deps.modes.all()))},
+    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_mode_line, deps.modes.all()))},
     "task/rules_reads": lambda _facts, _rules, deps: {
         "files": str(deps.settings.tools.max_concurrent_file_reads)
     },
     "task/rules_files": lambda facts, _rules, _deps: {
         "mode": facts.mode.slug if facts.mode else "",
-        "files": _restricted(facts.mode),
+        "files": _restriction_text(facts.mode),
     },
     "task/system": lambda _facts, _rules, deps: {
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
@@ -112,59 +120,59 @@ _SLOTS: Mapping[str, _Slots] = {
         "workspace": str(deps.info.workspace),
     },
     "task/instructions": lambda facts, rules, deps: {
-        "instructions": "\n\n".join(_instructions(facts, rules, deps))
+        "instructions": "\n\n".join(_instruction_lines(facts, rules, deps))
     },
 }
 _NO_MODE = "Do what the task asks for, and nothing else."
 
 
-def _servers(servers: Sequence[ServerView]) -> str:
+def _servers_text(servers: Sequence[ServerView]) -> str:
     return (
-        "\n\n".join(f"--- {v.name} ---\n{_instructions_of(v)}\n--- end of {v.name} ---" for v in servers)
+        "\n\n".join(f"--- {v.name} ---\n{_server_instructions(v)}\n--- end of {v.name} ---" for v in servers)
         or "(none yet)"
     )
 
 
-def _instructions_of(server: ServerView) -> str:
+def _server_instructions(server: ServerView) -> str:
     offered = (*server.resources, *server.templates)
     resources = [f"- resource {item.name}: {item.description}" for item in offered]
     return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
 
 
-def _restricted(mode: Mode | None) -> str:
+def _restriction_text(mode: Mode | None) -> str:
     rule = next((group for group in mode.groups if group.name == "edit"), None) if mode else None
     if rule is None or not rule.file_regex:
         return ""
     return f"`{rule.file_regex}`" + (f" ({rule.description})" if rule.description else "")
 
 
-def _listed(mode: Mode) -> str:
+def _mode_line(mode: Mode) -> str:
     when = mode.when_to_use or mode.role.partition(".")[0]
     return f"- {mode.name} (`{mode.slug}`): " + "\n  ".join(when.strip().splitlines())
 
 
-def _language(_facts: Facts, _rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+def _language_lines(_facts: PromptFacts, _rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
     if language := deps.settings.context.language:
         yield f"Write to the user in this language: {language}."
 
 
-def _rules(_facts: Facts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
+def _rule_lines(_facts: PromptFacts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
     for file in rules:
         if file.text:
             text = render("task/ignored", patterns=file.text) if file.shown == IGNORE_FILE else file.text
             yield f"## Rules from {file.shown}\n\n{text}"
 
 
-_INSTRUCTIONS: Mapping[str, Callable[[Facts, Sequence[RuleFile], Deps], Iterable[str]]] = {
-    "language": _language,
+_INSTRUCTIONS: Mapping[str, Callable[[PromptFacts, Sequence[RuleFile], Deps], Iterable[str]]] = {
+    "language": _language_lines,
     "the user's": lambda _facts, _rules, deps: [deps.settings.context.instructions.strip()],
     "the mode's": lambda facts, _rules, _deps: [facts.mode.instructions.strip()] if facts.mode else [],
-    "rule files and AGENTS.md": _rules,
+    "rule files and AGENTS.md": _rule_lines,
 }
 """From general to specific."""
 
 
-def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+def _instruction_lines(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
     for texts in _INSTRUCTIONS.values():
         yield from filter(None, texts(facts, rules, deps))
 
@@ -172,35 +180,37 @@ def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterat
 _PLAIN = ("string", "integer", "number", "boolean")
 
 
-def _tool(tool: ToolDeclaration) -> str:
+def _tool_text(tool: ToolDeclaration) -> str:
     properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
     properties.pop(WAIT, None)  # it adds words to every tool, and small models do better without
     required: Sequence[str] = tool.parameters.get("required", ())
-    listed = [_parameter(name, schema, name in required) for name, schema in properties.items()]
+    listed = [_parameter_line(name, schema, name in required) for name, schema in properties.items()]
     tags = [f"<{name}>…</{name}>" for name in properties if name in required]
     usage = "\n".join([f"<{tool.name}>", *tags, f"</{tool.name}>"])
     return "\n".join([f"## {tool.name}", "", tool.description, *listed, "", usage])
 
 
-def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
+def _parameter_line(name: str, schema: Mapping[str, Any], required: bool) -> str:
     kind = schema.get("type")
-    form = shape(schema) if kind in _PLAIN else f"JSON: {shape(schema)}"
+    form = schema_shape(schema) if kind in _PLAIN else f"JSON: {schema_shape(schema)}"
     # Line breaks are kept: some descriptions show a form.
     description = "\n  ".join(str(schema.get("description", "")).splitlines())
     return f"- {name} ({form}{', required' if required else ''}): {description}"
 
 
-def shape(schema: Mapping[str, Any]) -> str:
+def schema_shape(schema: Mapping[str, Any]) -> str:
     """A short description of a value's type."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(map(shape, schema["anyOf"])))
+        return " or ".join(dict.fromkeys(map(schema_shape, schema["anyOf"])))
     if schema.get("type") == "array":
-        return f"[{shape(schema.get('items', {}))}, …]"
+        return f"[{schema_shape(schema.get('items', {}))}, …]"
     if "properties" in schema:
         required = schema.get("required", ())
-        fields = (f'"{n}"{"" if n in required else "?"}: {shape(s)}' for n, s in schema["properties"].items())
+        fields = (
+            f'"{n}"{"" if n in required else "?"}: {schema_shape(s)}' for n, s in schema["properties"].items()
+        )
         return f"{{{', '.join(fields)}}}"
     return str(schema.get("type", "any value"))
 
@@ -210,7 +220,7 @@ _KEPT = {"main": ("mode", _REPLACEMENT), "task": ("role", _REPLACEMENT, "instruc
 """Sections left when a file replaces the others, by prompt; what a flag appends is left in any."""
 
 
-def _table(state: SystemPromptState, deps: Deps) -> str:
+def _section_table_name(state: SystemPromptState, deps: Deps) -> str:
     """The table of sections that the prompt is made of, as `load_override` names it."""
     if state.get("agent"):
         return "main"
@@ -226,45 +236,49 @@ def _table(state: SystemPromptState, deps: Deps) -> str:
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
     deps = runtime.context
-    table = _table(state, deps)
+    table = _section_table_name(state, deps)
     found = None if state.get("agent") else deps.context.replacement(state.get("mode", ""))
     if found is None:
         return {"label": table, "source": "generated"}
     kept = (*_KEPT[state.get("flavour") or "main"], "appended")
-    texts = await _texts(kept, state, deps)
+    texts = await _section_texts(kept, state, deps)
     texts = [(name, found.text if name == _REPLACEMENT else text) for name, text in texts]
     return {
         "label": "file",
         "source": found.source,
-        "system": _record(texts, state.get("previous", ""), deps),
+        "system": _record_prompt(texts, state.get("previous", ""), deps),
         "changed": [],
-        "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept} | _empty(texts),
+        "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept}
+        | _empty_sections(texts),
     }
 
 
 _TABLES = {"main": MAIN, "task": TASK, "small main": SMALL, "small task": SMALL_TASK}
 
 
-def _gathers(table: Sequence[Section], name: str) -> Callable[..., Any]:
+def _make_gather_node(table: Sequence[PromptSection], name: str) -> Callable[..., Any]:
     """A node that says which of the table's sections stand; a diagram draws them as its branches."""
 
     async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-        return await _gathered(table, state, runtime.context)
+        return await _gather_sections(table, state, runtime.context)
 
     gather.__name__ = name
     reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
-    return node(reads=reads, writes=writes, parts=branches(table))(gather)
+    return node(reads=reads, writes=writes, parts=condition_branches(table))(gather)
 
 
 GATHERS = {
-    table: _gathers(sections, f"gather_{table.replace(' ', '_')}") for table, sections in _TABLES.items()
+    table: _make_gather_node(sections, f"gather_{table.replace(' ', '_')}")
+    for table, sections in _TABLES.items()
 }
 """Table, as `load_override` names it → the node that gathers its sections."""
 
 
-async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: Deps) -> SystemPromptState:
+async def _gather_sections(
+    table: Sequence[PromptSection], state: SystemPromptState, deps: Deps
+) -> SystemPromptState:
     await deps.mcp.ready()
-    agent, facts = bool(state.get("agent")), facts_of(state, deps)
+    agent, facts = bool(state.get("agent")), collect_facts(state, deps)
     lacks = {section.name: facts.lacks(section, agent) for section in table}
     return {
         "sections": [name for name, lacking in lacks.items() if not lacking],
@@ -279,16 +293,16 @@ async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: De
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
-    texts = await _texts(state["sections"], state, deps)
-    empty = _empty(texts)
+    texts = await _section_texts(state["sections"], state, deps)
+    empty = _empty_sections(texts)
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
     deps.steps.reasoned(task_of(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else ""))
-    return {"system": _record(texts, state.get("previous", ""), deps), "left_out": left_out}
+    return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
-def _empty(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Section → what it lacks, of those without text."""
     names = (name for name, text in texts if not text.strip())
     filled = {name: SECTIONS[name].filled if name in SECTIONS else "" for name in names}
@@ -319,24 +333,24 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
 
-async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
+async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
     """Each section's text; empty: nothing to say."""
-    names, facts = [*names], facts_of(state, deps)
+    names, facts = [*names], collect_facts(state, deps)
     rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
         "appended": lambda: deps.context.facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
         "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
-        "contract": lambda: _contract(state.get("agent", ""), deps),
+        "contract": lambda: _agent_contract(state.get("agent", ""), deps),
         _REPLACEMENT: lambda: "",
     }
     return [
-        (name, texts[name]() if name in texts else text_of(SECTIONS[name], facts, rules, deps))
+        (name, texts[name]() if name in texts else section_text(SECTIONS[name], facts, rules, deps))
         for name in names
     ]
 
 
-def _contract(agent: str, deps: Deps) -> str:
+def _agent_contract(agent: str, deps: Deps) -> str:
     definition = deps.agents.instance(agent).definition
     minutes = f"{definition.max_time_minutes:g}"
     return render(
@@ -344,7 +358,7 @@ def _contract(agent: str, deps: Deps) -> str:
     )
 
 
-def _record(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
+def _record_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
     """The message, one part per section. A person's replacement may be empty, which providers refuse."""
     named = [(name, clean(text)) for name, text in texts if text.strip()]
     if not named:

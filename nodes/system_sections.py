@@ -49,7 +49,7 @@ _TOOLS = {
 
 
 @dataclass(frozen=True)
-class Section:
+class PromptSection:
     """One section, and the conditions for including it."""
 
     prompt: str
@@ -80,88 +80,88 @@ class Section:
         return " and ".join(self.conditions()) or "always"
 
 
-def _of_tool(*names: str) -> frozenset[str]:
+def _tools_named(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-_XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml", filled="a tool"))
-_SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
-_MODE = Section("mode", filled="a mode's role")
-_APPENDED = Section("appended", filled="--append-system-prompt")
-_INSTRUCTIONS = Section("task/instructions", filled="instructions or rule files")
+_XML = (PromptSection("task/xml", only="xml"), PromptSection("task/tools", only="xml", filled="a tool"))
+_SKILLS = PromptSection("main/skills", tools=_tools_named("activate_skill"))
+_MODE = PromptSection("mode", filled="a mode's role")
+_APPENDED = PromptSection("appended", filled="--append-system-prompt")
+_INSTRUCTIONS = PromptSection("task/instructions", filled="instructions or rule files")
 _SURROUNDINGS = (
-    Section("main/unattended", only="unattended", shared=False),
-    Section("main/sandbox_none", tools=_COMMANDS, only="open"),
-    Section("main/sandbox_bubblewrap", tools=_COMMANDS, only="sandboxed"),
-    Section("main/sandbox_offline", tools=_COMMANDS, only="offline"),
-    Section("main/git", tools=_COMMANDS, only="git"),
+    PromptSection("main/unattended", only="unattended", shared=False),
+    PromptSection("main/sandbox_none", tools=_COMMANDS, only="open"),
+    PromptSection("main/sandbox_bubblewrap", tools=_COMMANDS, only="sandboxed"),
+    PromptSection("main/sandbox_offline", tools=_COMMANDS, only="offline"),
+    PromptSection("main/git", tools=_COMMANDS, only="git"),
 )
 MAIN = (
-    Section("agent", only="agent"),
-    Section("main/preamble", shared=False),
+    PromptSection("agent", only="agent"),
+    PromptSection("main/preamble", shared=False),
     replace(_MODE, shared=False),
-    Section("main/mandates"),
-    Section("main/changes", tools=_WRITING | _COMMANDS),
-    Section("main/workflows", shared=False),
-    Section("main/planning", tools=_of_tool("enter_plan_mode")),
-    Section("main/delegation", tools=_of_tool("invoke_agent")),
+    PromptSection("main/mandates"),
+    PromptSection("main/changes", tools=_WRITING | _COMMANDS),
+    PromptSection("main/workflows", shared=False),
+    PromptSection("main/planning", tools=_tools_named("enter_plan_mode")),
+    PromptSection("main/delegation", tools=_tools_named("invoke_agent")),
     _SKILLS,
-    Section("main/search", tools=_of_tool("codebase_search")),
-    Section("main/todos", tools=_of_tool("write_todos")),
-    Section("main/answers", shared=False),
+    PromptSection("main/search", tools=_tools_named("codebase_search")),
+    PromptSection("main/todos", tools=_tools_named("write_todos")),
+    PromptSection("main/answers", shared=False),
     *_XML,
-    Section("main/calls"),
-    Section("main/edits", tools=_WRITING),
-    Section("main/commands", tools=_COMMANDS),
-    Section("main/results"),
-    Section("main/data"),
-    Section("main/questions", tools=_of_tool("ask_user")),
+    PromptSection("main/calls"),
+    PromptSection("main/edits", tools=_WRITING),
+    PromptSection("main/commands", tools=_COMMANDS),
+    PromptSection("main/results"),
+    PromptSection("main/data"),
+    PromptSection("main/questions", tools=_tools_named("ask_user")),
     *_SURROUNDINGS,
-    Section("main/servers", only="told by servers"),
-    Section("contract", only="agent"),
+    PromptSection("main/servers", only="told by servers"),
+    PromptSection("contract", only="agent"),
     replace(_APPENDED, shared=False),
 )
 TASK = (
-    Section("task/role"),
-    Section("task/markdown"),
-    Section("task/tool_use"),
-    Section("task/native", only="native"),
+    PromptSection("task/role"),
+    PromptSection("task/markdown"),
+    PromptSection("task/tool_use"),
+    PromptSection("task/native", only="native"),
     *_XML,
-    Section("task/guidelines"),
-    Section("task/guidelines_search", only="search"),
-    Section("task/mcp", only="mcp"),
-    Section("task/capabilities"),
-    Section("task/capabilities_reading", tools=_of_tool("list_files", "search_files")),
-    Section("task/capabilities_definitions", tools=_of_tool("list_code_definition_names")),
-    Section("task/capabilities_browser", only="browser"),
-    Section("task/capabilities_mcp", only="mcp"),
-    Section("task/modes"),
-    Section("task/rules"),
-    Section("task/rules_reads", tools=_of_tool("read_many_files"), only="several reads"),
-    Section("task/rules_edits", tools=_WRITING),
-    Section("task/rules_files", tools=_WRITING, filled="a mode limited to some files"),
-    Section("task/rules_diff", only="diff"),
-    Section("task/rules_todos", tools=_of_tool("update_todo_list")),
-    Section("task/rules_questions", tools=_of_tool("ask_followup_question")),
-    Section("main/mandates"),
-    Section("main/changes", tools=_WRITING | _COMMANDS),
-    Section("main/commands", tools=_COMMANDS),
+    PromptSection("task/guidelines"),
+    PromptSection("task/guidelines_search", only="search"),
+    PromptSection("task/mcp", only="mcp"),
+    PromptSection("task/capabilities"),
+    PromptSection("task/capabilities_reading", tools=_tools_named("list_files", "search_files")),
+    PromptSection("task/capabilities_definitions", tools=_tools_named("list_code_definition_names")),
+    PromptSection("task/capabilities_browser", only="browser"),
+    PromptSection("task/capabilities_mcp", only="mcp"),
+    PromptSection("task/modes"),
+    PromptSection("task/rules"),
+    PromptSection("task/rules_reads", tools=_tools_named("read_many_files"), only="several reads"),
+    PromptSection("task/rules_edits", tools=_WRITING),
+    PromptSection("task/rules_files", tools=_WRITING, filled="a mode limited to some files"),
+    PromptSection("task/rules_diff", only="diff"),
+    PromptSection("task/rules_todos", tools=_tools_named("update_todo_list")),
+    PromptSection("task/rules_questions", tools=_tools_named("ask_followup_question")),
+    PromptSection("main/mandates"),
+    PromptSection("main/changes", tools=_WRITING | _COMMANDS),
+    PromptSection("main/commands", tools=_COMMANDS),
     _SKILLS,
-    Section("main/results"),
-    Section("main/data"),
+    PromptSection("main/results"),
+    PromptSection("main/data"),
     *_SURROUNDINGS,
-    Section("task/system"),
-    Section("task/objective"),
+    PromptSection("task/system"),
+    PromptSection("task/objective"),
     _INSTRUCTIONS,
     _APPENDED,
 )
-SMALL = (Section("main/small"), _MODE, Section("main/small_answer"), _APPENDED)
-SMALL_TASK = (Section("main/small"), Section("task/small_task"), _INSTRUCTIONS, _APPENDED)
+SMALL = (PromptSection("main/small"), _MODE, PromptSection("main/small_answer"), _APPENDED)
+SMALL_TASK = (PromptSection("main/small"), PromptSection("task/small_task"), _INSTRUCTIONS, _APPENDED)
 """For models with a small window or a slow server."""
 SECTIONS = {section.name: section for section in (*SMALL, *SMALL_TASK, *TASK, *MAIN)}
 
 
-def branches(sections: Sequence[Section]) -> tuple[Part, ...]:
+def condition_branches(sections: Sequence[PromptSection]) -> tuple[Part, ...]:
     """Each condition with the sections that stand under it, and their places in the prompt."""
     found: dict[str, dict[str, int]] = {}
     for number, section in enumerate(sections, 1):

@@ -7,11 +7,11 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.check import told_rule, with_check
+from interlock.nodes.check import append_check_rule, label_for_check
 from interlock.nodes.hooks import fires
-from interlock.nodes.main import TurnEnd, after_answer, append_text, turn_end
+from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
-from interlock.nodes.requests import answered, asked, put_request
+from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
 from interlock.prompts import render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.conversation import fresh_prompt, refusal_line, refusals_in
@@ -76,7 +76,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
         opened["head"] = deps.transcript.append(state["head"], [listed])
     if deps.checks.holds_tests:
-        opened["head"] = told_rule(opened.get("head", state["head"]), deps)
+        opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
     return opened
 
 
@@ -87,7 +87,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Run the first call of a message unless it equals the three before it; answer the others without running them."""
     calls = runtime.context.transcript.message(state["reply"]).tool_calls
-    key = _key(calls[0])
+    key = _repetition_key(calls[0])
     repeats = state["repeats"] + 1 if key and key == state["call_key"] else 1
     chosen: TaskState = {
         "withheld": {str(index): "second" for index in range(1, len(calls))},
@@ -100,12 +100,12 @@ async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "repeated"}, "call_key": "", "repeats": 0}
     if calls[0].name == "new_task" and state["depth"] >= DEEPEST:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "too deep"}}
-    if calls[0].name == "attempt_completion" and _is_open(state, runtime.context):
+    if calls[0].name == "attempt_completion" and _has_open_steps(state, runtime.context):
         return {**chosen, "withheld": {**chosen["withheld"], "0": "open todos"}}
     return chosen
 
 
-def _is_open(state: TaskState, deps: Deps) -> bool:
+def _has_open_steps(state: TaskState, deps: Deps) -> bool:
     """Whether steps are still to be done, and settings say that they must be first."""
     if not deps.settings.task.no_open_todos or not state.get("todos"):
         return False
@@ -113,7 +113,7 @@ def _is_open(state: TaskState, deps: Deps) -> bool:
     return any(todo["status"] != "completed" for todo in todos)
 
 
-def _key(call: ToolCall) -> str:
+def _repetition_key(call: ToolCall) -> str:
     """Equal for equal calls, regardless of argument order; empty: repetition is fine."""
     if call.args.get("action") in _SCROLLS:
         return ""
@@ -135,18 +135,18 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if state["completed"]:
         asks = deps.settings.task.confirm_completion
         confirmed = deps.info.interactive if asks is None else asks
-        label = "completed" if confirmed else _accepted(state)
+        label = "completed" if confirmed else _accepted_label(state)
         return {"label": label, "mistakes": 0, "result": state["completed"]}
     if state["subtask"]:
         return {"label": "subtask", "mistakes": 0}
-    return {"label": _after_mistakes(mistakes, deps), "mistakes": mistakes}
+    return {"label": _mistakes_label(mistakes, deps), "mistakes": mistakes}
 
 
-def _accepted(state: TaskState) -> Literal["answered", "accepted"]:
+def _accepted_label(state: TaskState) -> Literal["load_request_and_answer", "accepted"]:
     return "answered" if is_hooked(state, "AfterAgent") else "accepted"
 
 
-def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
+def _mistakes_label(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
     """Where nobody is there to ask, the task fails, unless settings say that it waits for somebody."""
     task = deps.settings.task
     if not task.consecutive_mistake_limit or mistakes < task.consecutive_mistake_limit:
@@ -183,8 +183,8 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
-    head = append_text(runtime, state["head"], render("task_loop/remind"))
-    return {"label": _after_mistakes(mistakes, runtime.context), "head": head, "mistakes": mistakes}
+    head = append_our_message(runtime, state["head"], render("task_loop/remind"))
+    return {"label": _mistakes_label(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
 @node(
@@ -195,7 +195,7 @@ async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     reason = (
         f"The model made {state['mistakes']} mistakes in a row. Say how to continue; reject ends the task."
     )
-    return _ask(state, runtime, "guidance", reason, reason)
+    return _write_task_request(state, runtime, "guidance", reason, reason)
 
 
 @node(
@@ -207,10 +207,10 @@ async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     reason = (
         "The task is done, says the model. Approve the result, or reject it and say what is still to be done."
     )
-    return _ask(state, runtime, "completion", reason, text)
+    return _write_task_request(state, runtime, "completion", reason, text)
 
 
-def _ask(
+def _write_task_request(
     state: TaskState, runtime: Runtime[Deps], what: Literal["guidance", "completion"], why: str, preview: str
 ) -> TaskState:
     key = CallKey(message=state["reply"], index=0)
@@ -224,8 +224,8 @@ def _ask(
         choices=("proceed_once", "reject", "cancel"),
         questions=({"question": why},) if what == "guidance" else (),
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key}
 
 
 @node(
@@ -235,14 +235,14 @@ def _ask(
     group="questions",
 )
 async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    _, answer = answered(runtime.context, state["approval"])
+    _, answer = load_request_and_answer(runtime.context, state["approval"])
     feedback = (answer.text or answer.feedback or "").strip()
     if answer.choice != "proceed_once" and not feedback:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if not feedback:
         return {"label": "go on", "mistakes": 0}
     text = render("task_loop/guidance", feedback=feedback)
-    return {"label": "go on", "mistakes": 0, "head": append_text(runtime, state["head"], text)}
+    return {"label": "go on", "mistakes": 0, "head": append_our_message(runtime, state["head"], text)}
 
 
 @node(
@@ -252,14 +252,14 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     group="questions",
 )
 async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    _, answer = answered(runtime.context, state["approval"])
+    _, answer = load_request_and_answer(runtime.context, state["approval"])
     feedback = (answer.feedback or answer.text or "").strip()
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once" and not feedback:
-        return {"label": _accepted(state)}
+        return {"label": _accepted_label(state)}
     text = render("task_loop/feedback", feedback=feedback or "This isn't done.")
-    return {"label": "feedback", "head": append_text(runtime, state["head"], text), "result": ""}
+    return {"label": "feedback", "head": append_our_message(runtime, state["head"], text), "result": ""}
 
 
 @fires(
@@ -270,9 +270,9 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
 async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
     result = runtime.context.transcript.message(state["result"]).text
-    checked = cast(TaskState, await after_answer(result, cast(MainState, state), runtime))
+    checked = cast(TaskState, await fire_hooks_on_answer(result, cast(MainState, state), runtime))
     accepted = checked.get("turn_status") == "ok"
-    return with_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+    return label_for_check(checked, runtime.context) if accepted else {**checked, "result": ""}
 
 
 @node(
@@ -353,7 +353,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return cast(TaskState, await ended_by(loop, runtime))
 
 
-def resumed(head: str, transcript: Transcript) -> str:
+def head_to_resume_from(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""
@@ -367,5 +367,5 @@ def resumed(head: str, transcript: Transcript) -> str:
 
 
 def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", TurnEnd]:
-    found = turn_end(state["turn_status"])
+    found = turn_end_label(state["turn_status"])
     return "nothing called" if found == "ok" else found

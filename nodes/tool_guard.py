@@ -13,18 +13,18 @@ from typing import Any, Final
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.current_run import park
-from interlock.nodes.hooks import ask_about, marked
-from interlock.nodes.requests import notified, put_request, rejected
-from interlock.nodes.tools_approval import keep_rule
+from interlock.nodes.current_run import park_node
+from interlock.nodes.hooks import request_hook_outcome, wrap_hook_text
+from interlock.nodes.requests import fire_notification_hooks, rejection_result, write_request
+from interlock.nodes.tools_approval import store_grant
 from interlock.nodes.tools_results import (
-    by_policy,
-    names,
-    note,
-    note_change,
-    note_hooks,
-    note_person,
-    one_reason,
+    hook_names,
+    hook_reason,
+    policy_decision,
+    record_argument_change,
+    record_call_decision,
+    record_hook_decision,
+    record_person_decision,
 )
 from interlock.prompts import load
 from interlock.state.calls import (
@@ -53,7 +53,7 @@ class RefusedError(Exception):
 
 
 @dataclass
-class Call:
+class GuardedCall:
     runtime: Runtime[Deps]
     task: str
     key: str
@@ -83,49 +83,49 @@ class Call:
         return {"hooked": self.deps.hooks.configured}
 
 
-async def admitted(call: Call) -> CallView:
+async def admit_call(call: GuardedCall) -> CallView:
     """The call as it may run, with arguments that a hook or a person changed. Raises `RefusedError`."""
     attempt, by_person, hooked = 1, False, 0
     while True:
-        verdict = await _verdict(call, attempt)
+        verdict = await _policy_verdict(call, attempt)
         asked = (
             call.deps.approvals.get(call.request(attempt)) is not None
         )  # its answer counts, whatever is allowed now
         must_ask, reason = asked or (verdict.decision == "ask" and not by_person), verdict.reason
         if is_hooked(call.hooks, "BeforeTool") and hooked != attempt:
             hooked = attempt
-            outcome = await _fired(call, "BeforeTool", attempt, {"tool_input": call.view.args})
-            if changed := _changed(call, outcome, attempt):
+            outcome = await _fire_hooks(call, "BeforeTool", attempt, {"tool_input": call.view.args})
+            if changed := _call_changed_by_hook(call, outcome, attempt):
                 call.view, attempt, hooked, by_person = changed, attempt + 1, attempt + 1, False
                 continue
             if outcome.decision == "ask" and not by_person:
-                must_ask, reason = True, f"{names(outcome)} asks: {one_reason(outcome)}"
+                must_ask, reason = True, f"{hook_names(outcome)} asks: {hook_reason(outcome)}"
         if not must_ask:
             return call.view
-        answer = await _answer(call, attempt, verdict, reason)
+        answer = await _person_answer(call, attempt, verdict, reason)
         if answer.choice != "modify":
             return call.view
         call.view = call.view.model_copy(update={"args": answer.args or {}})
         attempt, by_person = attempt + 1, True
 
 
-async def _verdict(call: Call, attempt: int) -> Verdict:
+async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     """The policy's word, softened by what a person allowed for the run. Raises `RefusedError` for a deny."""
     deps, mode = call.deps, call.deps.info.approval_mode
     rules = deps.approvals.session_rules()
     verdict = await deps.policy.decide(call.view, call.risk, mode, rules)
     own = SessionRule(tool=call.view.name)
     granted = next((rule for rule in rules if rule == own), None)
-    if verdict.decision == "ask" and granted and _may_always(deps, verdict):
+    if verdict.decision == "ask" and granted and _can_grant_always(deps, verdict):
         verdict = verdict.model_copy(update={"decision": "allow", "session": granted})
-    note(call.runtime, call.at(attempt), by_policy(verdict, mode))
+    record_call_decision(call.runtime, call.at(attempt), policy_decision(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         raise RefusedError(load("run/call_denied").text(tool=call.view.name, reason=why))
     return verdict
 
 
-def _may_always(deps: Deps, verdict: Verdict) -> bool:
+def _can_grant_always(deps: Deps, verdict: Verdict) -> bool:
     """Whether all calls of the tool may be allowed at once: not where a rule that somebody wrote asks."""
     return (
         not verdict.by_checker
@@ -134,61 +134,67 @@ def _may_always(deps: Deps, verdict: Verdict) -> bool:
     )
 
 
-async def _fired(call: Call, event: HookEvent, attempt: int, payload: Mapping[str, JsonValue]) -> HookOutcome:
+async def _fire_hooks(
+    call: GuardedCall, event: HookEvent, attempt: int, payload: Mapping[str, JsonValue]
+) -> HookOutcome:
     """What the hooks say. Raises `RefusedError` if they block the call, `HookError` if they stop the run."""
     key, name = f"{event}:{call.task}:{call.key}:{attempt}", call.view.name
     emit, about = call.runtime.stream_writer, {"tool_name": name, **payload}
     outcome = await call.deps.hooks.fire(event, key, about, subject=name, emit=emit)
     if outcome.unknown:
-        ask_about(outcome.unknown, call.runtime)
-        park(outcome.unknown)
-    note_hooks(call.runtime, call.at(attempt), event, outcome)
+        request_hook_outcome(outcome.unknown, call.runtime)
+        park_node(outcome.unknown)
+    record_hook_decision(call.runtime, call.at(attempt), event, outcome)
     if outcome.stop is not None:
-        raise HookError(f"{event} {names(outcome)} stopped the run: {one_reason(outcome)}", "stopped_by_hook")
+        raise HookError(
+            f"{event} {hook_names(outcome)} stopped the run: {hook_reason(outcome)}", "stopped_by_hook"
+        )
     if outcome.decision == "block":
         prompt = "run/call_blocked" if event == "BeforeTool" else "run/result_blocked"
-        raise RefusedError(load(prompt).text(reason=one_reason(outcome)))
+        raise RefusedError(load(prompt).text(reason=hook_reason(outcome)))
     return outcome
 
 
-def _changed(call: Call, outcome: HookOutcome, attempt: int) -> CallView | None:
+def _call_changed_by_hook(call: GuardedCall, outcome: HookOutcome, attempt: int) -> CallView | None:
     """The call with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.view.args:
         return None
-    note_change(call.runtime, call.at(attempt), "hook", attempt + 1, names(outcome))
+    record_argument_change(call.runtime, call.at(attempt), "hook", attempt + 1, hook_names(outcome))
     return call.view.model_copy(update={"args": args})
 
 
-async def _answer(call: Call, attempt: int, verdict: Verdict, reason: str) -> Answer:
+async def _person_answer(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
     """A person's answer; parks the run until there is one. Raises `RefusedError` for a rejection."""
     deps, key = call.deps, call.request(attempt)
     request = deps.approvals.get(key)
     if request is None:
-        request = await _request(call, key, verdict, reason)
-        put_request(call.runtime, request)
+        request = await _approval_request(call, key, verdict, reason)
+        write_request(call.runtime, request)
         if is_hooked(call.hooks, "Notification"):
-            await notified(deps, request, call.runtime.stream_writer)
+            await fire_notification_hooks(deps, request, call.runtime.stream_writer)
     if (answer := deps.approvals.answer(key)) is None:
-        await _together(deps.info.run, call.task, key)
+        await _park_with_siblings(deps.info.run, call.task, key)
     assert answer is not None
-    note_person(call.runtime, call.at(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0)
+    record_person_decision(
+        call.runtime, call.at(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0
+    )
     if answer.choice == "reject":
-        raise RefusedError(rejected(answer).content)
+        raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
     rule = own or deps.policy.narrow(call.view, call.risk, answer.choice, deps.info.approval_mode)
-    await keep_rule(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
+    await store_grant(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 
-async def _request(call: Call, key: str, verdict: Verdict, reason: str) -> ApprovalRequest:
+async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reason: str) -> ApprovalRequest:
     deps, mode = call.deps, call.deps.info.approval_mode
     offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
     # "All edits" is of editing tools, and this graph has no channel for it.
     choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
     rules = ((c, deps.policy.narrow(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
-    if not always and _may_always(deps, verdict):
+    if not always and _can_grant_always(deps, verdict):
         choices.insert(1, _ALWAYS)
         always[_ALWAYS] = SessionRule(tool=call.view.name).covers
     return ApprovalRequest(
@@ -196,7 +202,7 @@ async def _request(call: Call, key: str, verdict: Verdict, reason: str) -> Appro
         kind="approval",
         call=call.view,
         reason=reason,
-        preview=shown(call.view),
+        preview=call_preview(call.view),
         parts=verdict.parts,
         choices=tuple(choices),
         always=always,
@@ -204,22 +210,22 @@ async def _request(call: Call, key: str, verdict: Verdict, reason: str) -> Appro
     )
 
 
-def shown(view: CallView) -> str:
+def call_preview(view: CallView) -> str:
     """The call for people: an argument a line."""
     return "\n".join(f"{name}: {value}" for name, value in view.args.items())
 
 
-async def told(call: Call, response: JsonValue) -> str:
+async def hook_addition(call: GuardedCall, response: JsonValue) -> str:
     """What hooks add to the result for the model; empty: nothing. Raises `RefusedError` if they block it."""
     if not is_hooked(call.hooks, "AfterTool"):
         return ""
     payload: dict[str, JsonValue] = {"tool_input": call.view.args, "tool_response": response}
-    outcome = await _fired(call, "AfterTool", 1, payload)
-    return marked(outcome.context) if outcome.context else ""
+    outcome = await _fire_hooks(call, "AfterTool", 1, payload)
+    return wrap_hook_text(outcome.context) if outcome.context else ""
 
 
 @dataclass
-class _Group:
+class _ConcurrentCalls:
     """Calls of one task that are under way at the same time, as LangGraph's `ToolNode` makes them."""
 
     busy: int = 0
@@ -228,15 +234,15 @@ class _Group:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-_groups: dict[tuple[str, str], _Group] = {}
+_groups: dict[tuple[str, str], _ConcurrentCalls] = {}
 
 
-def enter(run: str, task: str) -> None:
+def enter_call(run: str, task: str) -> None:
     """Count a call among those of its task, in the run's event loop; `leave` it."""
-    _groups.setdefault((run, task), _Group()).busy += 1
+    _groups.setdefault((run, task), _ConcurrentCalls()).busy += 1
 
 
-def leave(run: str, task: str) -> None:
+def leave_call(run: str, task: str) -> None:
     group = _groups[run, task]
     group.busy -= 1
     group.changed.set()
@@ -244,11 +250,11 @@ def leave(run: str, task: str) -> None:
         del _groups[run, task]
 
 
-async def _together(run: str, task: str, key: str) -> None:
+async def _park_with_siblings(run: str, task: str, key: str) -> None:
     """Park once each call of the task is over or asks, too: a call that runs on would be cut, and nothing be known."""
     group = _groups.get((run, task))
     if group is None or NESTED.get():
-        park(key)
+        park_node(key)
     await asyncio.sleep(_SETTLE_S)
     group.asking.append(key)
     group.changed.set()
@@ -257,6 +263,6 @@ async def _together(run: str, task: str, key: str) -> None:
             group.changed.clear()
             await group.changed.wait()
         group.parked = group.parked or (*group.asking,)
-        park(*group.parked)  # the same from each: LangGraph keeps the one that it hears of first
+        park_node(*group.parked)  # the same from each: LangGraph keeps the one that it hears of first
     finally:
         group.asking.remove(key)

@@ -7,8 +7,21 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.requests import answered, asked, is_another_server, put_request, rejected
-from interlock.nodes.tools_results import CALL, MODES, attempt_at, earlier_calls, moved, note_person
+from interlock.nodes.requests import (
+    asked_label,
+    has_server_changed,
+    load_request_and_answer,
+    rejection_result,
+    write_request,
+)
+from interlock.nodes.tools_results import (
+    CALL,
+    MODES,
+    call_status_after,
+    earlier_calls,
+    load_attempt,
+    record_person_decision,
+)
 from interlock.prompts import load
 from interlock.state.calls import (
     EDITS_ONLY,
@@ -50,19 +63,22 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
-    deps, key, call = attempt_at(state, runtime)
-    risk = info_of(deps, call).risk
+    deps, key, call = load_attempt(state, runtime)
+    risk = tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
-        _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
-        return {"label": "answered", "status": moved(state["status"], "fail")}
+        _reject_unpreviewable(deps, key, call, preview, can_foresee_previews(deps, earlier))
+        return {"label": "answered", "status": call_status_after(state["status"], "fail")}
     if preview.done and not state.get("hook_reason"):
         deps.journal.finish(key, call, ToolResult(status="success", content=preview.done))
-        return {"label": "answered", "status": moved(state["status"], "schedule", "execute", "succeed")}
+        return {
+            "label": "answered",
+            "status": call_status_after(state["status"], "schedule", "execute", "succeed"),
+        }
     asks = state["asks"] + 1
-    mode = mode_for(deps, risk, state)
+    mode = approval_mode_for(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
     rules = ((c, deps.policy.narrow(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
@@ -70,24 +86,28 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         asked=asks,
         kind="approval",
         call=call,
-        reason=_reason(state, verdict),
+        reason=_request_reason(state, verdict),
         preview=preview.text,
         parts=verdict.parts,
         files=preview.files,
         choices=choices,
         always={choice: rule.covers for choice, rule in rules if rule is not None},
-        parameters=_parameters(deps, call),
-        note=_note(deps, state),
+        parameters=_parameter_names(deps, call),
+        note=_request_note(deps, state),
     )
-    put_request(runtime, request)
+    write_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
-    asked_now: DecideState = {"asks": asks, "approval": request.key, "status": moved(state["status"], event)}
-    return {**asked_now, "label": asked(state)}
+    asked_now: DecideState = {
+        "asks": asks,
+        "approval": request.key,
+        "status": call_status_after(state["status"], event),
+    }
+    return {**asked_now, "label": asked_label(state)}
 
 
-def _parameters(deps: Deps, call: CallView) -> tuple[str, ...]:
+def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
-    names = (call.name, info_of(deps, call).name)
+    names = (call.name, tool_info(deps, call).name)
     declared = (d.parameters for d in deps.toolset.declarations() if d.name in names)
     schema: dict[str, Any] = next(declared, dict[str, Any]())
     if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -95,21 +115,21 @@ def _parameters(deps: Deps, call: CallView) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*schema["properties"], *call.args)))
 
 
-def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
+def _reject_unpreviewable(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
     later = "" if foreseen else " " + load("run/call_too_early").text()
     deps.journal.finish(key, call, failure(preview.code or "not_possible", f"{preview.problem}{later}"))
 
 
-def _reason(state: DecideState, verdict: Verdict) -> str:
+def _request_reason(state: DecideState, verdict: Verdict) -> str:
     by_policy = verdict.reason if verdict.decision == "ask" else ""
     return " ".join(part for part in (state.get("hook_reason"), by_policy) if part) or verdict.reason
 
 
-def _note(deps: Deps, state: DecideState) -> str | None:
+def _request_note(deps: Deps, state: DecideState) -> str | None:
     if state["asks"] and state["status"] == "awaiting_approval":
         before = deps.approvals.get(state["approval"])
-        return _ANOTHER if before is not None and is_another_server(deps, before) else _STALE
+        return _ANOTHER if before is not None and has_server_changed(deps, before) else _STALE
     if state.get("by_hook"):
         return _BY_HOOK
     return _CORRECTED if state.get("edit_status") else None
@@ -124,48 +144,48 @@ def _note(deps: Deps, state: DecideState) -> str | None:
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
-    deps, key, call = attempt_at(state, runtime)
-    request, answer = answered(deps, state["approval"])
+    deps, key, call = load_attempt(state, runtime)
+    request, answer = load_request_and_answer(deps, state["approval"])
     amends = answer.choice == "modify"
-    note_person(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
+    record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
     if answer.choice == "reject":
-        deps.journal.finish(key, call, rejected(answer))
-        return {"label": "reject", "status": moved(state["status"], "fail")}
+        deps.journal.finish(key, call, rejection_result(answer))
+        return {"label": "reject", "status": call_status_after(state["status"], "fail")}
     if answer.choice == "cancel":
         text = load("run/call_cancelled").text(reason="the user cancelled it")
         deps.journal.finish(key, call, cancelled(text))
-        return {"label": "cancel", "status": moved(state["status"], "cancel")}
+        return {"label": "cancel", "status": call_status_after(state["status"], "cancel")}
     # Files that changed on disk since the request was shown.
-    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or is_another_server(
+    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or has_server_changed(
         deps, request
     ):
         return {"label": "changed since"}
     if amends:
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
-        status = moved(state["status"], "modify")
+        status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
-    if await _is_denied(deps, state, call):
+    if await _is_denied_by_now(deps, state, call):
         return {"label": "changed since"}
     if info := deps.toolset.info(call.name):
-        mode, emit = mode_for(deps, info.risk, state), runtime.stream_writer
+        mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.narrow(call, info.risk, answer.choice, mode)
-        await keep_rule(deps, state["approval"], info.risk, rule, answer, emit)
+        await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
-async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
+async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
     info = deps.toolset.info(call.name)
     if info is None:
         return False  # reported when the call runs
     if state.get("rules") == deps.policy.fingerprint():
         return False
-    mode = mode_for(deps, info.risk, state)
+    mode = approval_mode_for(deps, info.risk, state)
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
-async def keep_rule(
+async def store_grant(
     deps: Deps, request: str, risk: Risk, rule: SessionRule | None, answer: Answer, emit: Emit
 ) -> None:
     """Keep an always-choice as a rule of this run, and of later ones if the person wanted that; None: it is none."""
@@ -183,7 +203,7 @@ async def keep_rule(
             emit(ErrorEvent(severity="warning", message=str(error)))
 
 
-def mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
+def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
     """Return the approval mode that decides on calls of a risk: a person who allowed all edits of a run or of a plan,
     and didn't choose the mode, allowed nothing else.
     """
@@ -195,7 +215,7 @@ def mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
     return EDITS_ONLY if granted and risk != "write" else mode
 
 
-def info_of(deps: Deps, call: CallView) -> ToolInfo:
+def tool_info(deps: Deps, call: CallView) -> ToolInfo:
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(
@@ -204,7 +224,7 @@ def info_of(deps: Deps, call: CallView) -> ToolInfo:
     return info
 
 
-def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
+def can_foresee_previews(deps: Deps, earlier: Sequence[CallView]) -> bool:
     """Whether previews of later calls hold: not if a command may change any file before they run."""
     infos = (deps.toolset.info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
@@ -223,5 +243,5 @@ async def ready(state: DecideState) -> DecideState:
         "by_hook": state.get("by_hook", False),
         "by_person": state["by_person"],
     }
-    status = moved(state["status"], "schedule")
+    status = call_status_after(state["status"], "schedule")
     return {"status": status, "decided": {str(state["index"]): outcome}}

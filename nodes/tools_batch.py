@@ -6,12 +6,12 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.check import sections_of, told_of_edit
-from interlock.nodes.context import shown_memory
-from interlock.nodes.plan import PLANNED, note_moves, reviewing, track
-from interlock.nodes.tools_approval import info_of
-from interlock.nodes.tools_questions import check_review
-from interlock.nodes.tools_results import as_sent, recorded_of
+from interlock.nodes.check import context_sections, test_edit_messages
+from interlock.nodes.context import format_memory_file
+from interlock.nodes.plan import PLANNED, phase_under_review, record_chart_events, track_plan
+from interlock.nodes.tools_approval import tool_info
+from interlock.nodes.tools_questions import check_plan_approval
+from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, outcome_of
 from interlock.state.context import MEMORY
@@ -35,7 +35,7 @@ _REASON = 300
 """Characters kept of a reason in state."""
 
 
-def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
+def batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
     """Outcome of each call of the batch so far."""
     stored = {**state["decided"], **(state.get("finished") or {})}
     return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
@@ -48,9 +48,9 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
-    outcomes = outcomes_of(state)
+    outcomes = batch_outcomes(state)
     open_calls = {i: outcomes[i]["attempt"] for i in range(state["count"]) if outcomes[i]["word"] == "ready"}
-    if is_cancelled(outcomes):
+    if is_batch_cancelled(outcomes):
         return {"group": [], "kinds": {}}
     group: list[int] = []
     kinds: dict[str, CallKind] = {}
@@ -58,7 +58,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, attempt in open_calls.items():
         key = CallKey(message=state["message"], index=index, attempt=attempt)
         call = runtime.context.journal.call(key)
-        info, waits = info_of(runtime.context, call), call.args.get(WAIT) is True
+        info, waits = tool_info(runtime.context, call), call.args.get(WAIT) is True
         if (info.alone or waits) and group:
             break
         group.append(index)
@@ -69,12 +69,12 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
-    if state.get("plan_phase") != (phase := reviewing(_plan_of(state))):
-        note_moves(runtime, ["exit_plan_mode"])
+    if state.get("plan_phase") != (phase := phase_under_review(_plan_mode_of(state))):
+        record_chart_events(runtime, ["exit_plan_mode"])
     return {**found, "plan_phase": phase}
 
 
-def is_cancelled(outcomes: Mapping[int, CallOutcome]) -> bool:
+def is_batch_cancelled(outcomes: Mapping[int, CallOutcome]) -> bool:
     """Return whether a person cancelled a call, and with it the batch."""
     return any(outcome["word"] == "cancel" for outcome in outcomes.values())
 
@@ -84,7 +84,7 @@ async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Answer the calls that haven't run."""
     deps = runtime.context
     gone: dict[str, CallOutcome] = {}
-    for index, outcome in outcomes_of(state).items():
+    for index, outcome in batch_outcomes(state).items():
         if outcome["word"] == "ready":
             key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
             text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
@@ -107,42 +107,47 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`docs/internals.md#chains`), so that the chain never contains half a batch."""
     deps = runtime.context
-    outcomes = outcomes_of(state)
-    if is_cancelled(outcomes) and not state.get("stop"):
+    outcomes = batch_outcomes(state)
+    if is_batch_cancelled(outcomes) and not state.get("stop"):
         return {"label": "cancelled"}
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):
         return {"label": "groups left"}
     records = [outcomes[index].get("record", "") for index in range(state["count"])]
-    done = [recorded_of(deps.journal, state["message"], i, outcomes[i]) for i in range(state["count"])]
+    done = [
+        recorded_call_and_result(deps.journal, state["message"], i, outcomes[i])
+        for i in range(state["count"])
+    ]
     shown = [
-        (call, as_sent(deps.transcript, record, result))
+        (call, result_as_sent(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
     names = [call.name for call in deps.transcript.message(state["message"]).tool_calls]
-    answers = [_answer(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
+    answers = [_answer_message(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(shown))):
         if not records[index]:  # else the journal has the only copy
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
             deps.journal.settle(key, record)
-    note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
+    note, epoch = ended_processes_note(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, done)]),
+        "head": deps.transcript.append(
+            head, [*note, *_subdirectory_memory(deps, head, done), *_test_edit_notes(deps, head, done)]
+        ),
         "noted_epoch": epoch,
-        "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
+        "refused": refusals_after(refusals_in(state), shown, lambda name: _risk_of_tool(deps, name)),
     }
     for index, (_, result) in enumerate(done):
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-        check_review(deps, key, result)
-    moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    edits = _all_edits(deps, state)
-    note_moves(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
-    ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **edits, **moved, **ended}
+        check_plan_approval(deps, key, result)
+    moved, moves = track_plan(_plan_mode_of(state), done, lambda name: _risk_of_tool(deps, name))
+    edits = _mode_after_batch(deps, state)
+    record_chart_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
+    ended: ToolsState = {**_newest_todos(deps, done), **_task_loop_update(deps, done)}
+    return {**collected, **_stop_update(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
-def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
+def _mode_after_batch(deps: Deps, state: ToolsState) -> ToolsState:
     """Another approval mode, if a person allowed all edits with one of these calls."""
     asked = (outcome_of(outcome).get("approval") for outcome in state["decided"].values())
     answers = (deps.approvals.answer(key) for key in asked if key)
@@ -150,35 +155,35 @@ def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
 
-def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
+def _subdirectory_memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
         return []
-    seen = sections_of(head, deps)
+    seen = context_sections(head, deps)
     files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
-    shown = tuple(TextPart(text=shown_memory(f) + "\n", section=MEMORY + f.shown) for f in files)
+    shown = tuple(TextPart(text=format_memory_file(f) + "\n", section=MEMORY + f.shown) for f in files)
     heading = TextPart(text=load("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
-def _tests(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
+def _test_edit_notes(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """What the model is told at its first change of a test that was there."""
     metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
     changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
-    return told_of_edit(head, deps, (str(meta.get("path", "")) for meta in changed))
+    return test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
-def _answer(call: CallView, name: str, sent: ToolResult) -> Message:
+def _answer_message(call: CallView, name: str, sent: ToolResult) -> Message:
     """`name`: as used by the model."""
     content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
     return Message(role="tool", tool_call_id=call.id, name=name, content=content, status=sent.status)
 
 
-def _stop(
+def _stop_update(
     deps: Deps, state: ToolsState, outcomes: Mapping[int, CallOutcome], done: Sequence[_Done]
 ) -> ToolsState:
     """Why the run ends here, and for whom: a person, else the first hook to ask, before or after its call."""
@@ -194,7 +199,7 @@ def _stop(
     return {"stop": "", "stopped_by": "", "ended": ""}
 
 
-def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+def _newest_todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """Copy the newest todo list from the conversation to state, so that compression can't lose it."""
     lists = [r.meta["todos"] for _, r in done if "todos" in r.meta and r.status == "success"]
     if not lists:
@@ -203,7 +208,7 @@ def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return {"todos": deps.transcript.append("", [record])}
 
 
-def _loop_end(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+def _task_loop_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """What the task loop needs to decide how to continue."""
     types = {(result.error or {}).get("type", "") for _, result in done}
     end: ToolsState = {"completed": "", "subtask": "", "mistaken": not types.isdisjoint(MISTAKES)}
@@ -219,7 +224,7 @@ def _loop_end(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return end
 
 
-def _plan_of(state: ToolsState) -> PlanMode:
+def _plan_mode_of(state: ToolsState) -> PlanMode:
     return {
         "approval_mode": state["approval_mode"],
         "plan_phase": state.get("plan_phase", ""),
@@ -228,7 +233,7 @@ def _plan_of(state: ToolsState) -> PlanMode:
     }
 
 
-def _risk(deps: Deps, name: str) -> str:
+def _risk_of_tool(deps: Deps, name: str) -> str:
     info = deps.toolset.info(name)
     return info.risk if info else ""
 
@@ -248,7 +253,7 @@ def has_effects(state: ToolsState) -> bool:
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
-    outcomes = outcomes_of(state)
+    outcomes = batch_outcomes(state)
     return [
         {
             "message": state["message"],
@@ -268,17 +273,17 @@ def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str
     """Refusals after a batch. A refused call with an effect is settled by a success of the same kind in a later batch,
     once the model knows of the refusal; one without effect, by any success. Questions need no answer. A person's no is
     no failure if another call of the batch had an effect or was of the same kind: they chose among them."""
-    worked = {risk(call.name) for call, result in batch if _worked(result)}
-    after = {kind: _settled(kind, refused, worked) for kind, refused in before.items()}
+    worked = {risk(call.name) for call, result in batch if _has_succeeded(result)}
+    after = {kind: _settle_refusal(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
-        for kind, found in _refusals(call, result, risk(call.name)):
+        for kind, found in _refusals_of_result(call, result, risk(call.name)):
             earlier = after.pop(kind, None)  # keeps the newest last
             chosen = found["who"] == "person" and not worked.isdisjoint({*EFFECTS, kind})
-            after[kind] = _added(earlier, {**found, "open": found["open"] and not chosen})
+            after[kind] = _combine_refusals(earlier, {**found, "open": found["open"] and not chosen})
     return after
 
 
-def _added(earlier: Refused | None, found: Refused) -> Refused:
+def _combine_refusals(earlier: Refused | None, found: Refused) -> Refused:
     """Combine two refusals; an open one is never hidden by a settled one."""
     if earlier is None:
         return found
@@ -286,27 +291,27 @@ def _added(earlier: Refused | None, found: Refused) -> Refused:
     return {**shown, "times": earlier["times"] + found["times"]}
 
 
-def _settled(kind: str, refused: Refused, worked: set[str]) -> Refused:
+def _settle_refusal(kind: str, refused: Refused, worked: set[str]) -> Refused:
     made_up = kind in worked if kind in EFFECTS else bool(worked)
     return {**refused, "open": refused["open"] and not made_up}
 
 
-def _worked(result: ToolResult) -> bool:
+def _has_succeeded(result: ToolResult) -> bool:
     """A command with a non-zero exit code or killed by a signal doesn't count."""
     ended = (result.meta.get("exit_code") or 0, result.meta.get("signal"))
     return result.status == "success" and ended == (0, None)
 
 
-def _refusals(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
+def _refusals_of_result(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
     """The call's own refusal, or those of its sub-agent."""
     inside = result.meta.get("refused")
     if isinstance(inside, dict):
         yield from cast(Refusals, inside).items()
     elif who := _WHO.get((result.error or {}).get("type", "")):
-        yield kind, _refused(call, result, who, kind)
+        yield kind, _refusal_of_call(call, result, who, kind)
 
 
-def _refused(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
+def _refusal_of_call(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
     meta = result.meta
     by = meta.get("rule") or meta.get("by") or meta.get("hook") or ""
     why = meta.get("why") if "why" in meta else (result.error or {}).get("message")
@@ -315,7 +320,7 @@ def _refused(call: CallView, result: ToolResult, who: str, kind: str) -> Refused
     return {"tool": call.name, "who": who, "by": str(by), "reason": reason, "times": 1, "open": needed}
 
 
-def ended_processes(deps: Deps, since: int) -> tuple[list[Message], int]:
+def ended_processes_note(deps: Deps, since: int) -> tuple[list[Message], int]:
     """The note, if there is news, and the drive up to which everything has been reported."""
     ended, epoch = deps.journal.ended_background(since)
     if not ended:

@@ -7,25 +7,25 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.edit_target import strings
-from interlock.nodes.hooks import fired, fires
-from interlock.nodes.mcp import MCP_BY_NAMES, named_call
-from interlock.nodes.tools_approval import info_of, is_foreseen, mode_for
+from interlock.nodes.edit_target import current_strings
+from interlock.nodes.hooks import fire_hooks, fires
+from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_call
+from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, tool_info
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
-    attempt_at,
-    by_policy,
+    call_status_after,
     earlier_calls,
+    hook_names,
+    hook_reason,
+    load_attempt,
     mode_refusal,
-    moved,
-    names,
-    note,
-    note_change,
-    note_hooks,
-    one_reason,
+    policy_decision,
+    record_argument_change,
+    record_call_decision,
+    record_hook_decision,
+    record_sent_instead,
     result_event,
-    sent_instead,
 )
 from interlock.prompts import load, render
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure, key_of
@@ -60,10 +60,10 @@ def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
 @node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
-    return _parsed(state, runtime, _from_tags)
+    return _parse_with(state, runtime, _parse_tags)
 
 
-def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
+def _parse_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
     """Read the calls of a message that has none yet."""
     deps = runtime.context
     message = deps.transcript.message(state["head"])
@@ -71,11 +71,11 @@ def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> Tools
         return {}
     text, found = reader(message.text, deps.toolset.declarations())
     calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
-    read = with_own_names(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
+    read = with_tool_argument_names(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
     return {"head": deps.transcript.append(state["head"], [read])}
 
 
-def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
+def _parse_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
     """JSON out of habit counts, too. Raises `RunError` if a tag can't be read."""
     rest, found = split_json_calls(text, offered)
     if found:
@@ -98,7 +98,9 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     JSON in a message that was passed in is read here: one object, or fenced ones.
     """
     deps = runtime.context
-    found: ToolsState = _parsed(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+    found: ToolsState = (
+        _parse_with(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+    )
     head = found.get("head", state["head"])
     message = deps.transcript.message(head)
     if not message.tool_calls:
@@ -110,12 +112,12 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     parsed: ToolsState = {**found, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
-            index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
+            index: _answer_unrun_call(int(index), why, state, runtime) for index, why in withheld.items()
         }
     return parsed
 
 
-def with_own_names(message: Message) -> Message:
+def with_tool_argument_names(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
     calls = (
         c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
@@ -123,7 +125,7 @@ def with_own_names(message: Message) -> Message:
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
-def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
+def _answer_unrun_call(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
     """Answer a call that won't be run."""
     deps, key = runtime.context, CallKey(message=state["head"], index=index)
     call = deps.journal.call(key)
@@ -162,39 +164,41 @@ _FRESH: DecideState = {
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
-    if by_names and not await _is_denied(deps, call, state):
-        named = await named_call(deps, call)
+    if by_names and not await _is_denied_by_given_name(deps, call, state):
+        named = await resolve_named_call(deps, call)
         if isinstance(named, ToolResult):
             deps.journal.finish(key, call, named)
-            return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
+            return {**_FRESH, "label": "unknown", "status": call_status_after("validating", "fail")}
         deps.journal.amend(key.next, named)
-        note_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
+        record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
     if deps.toolset.info(call.name) is not None:
-        return {**_FRESH, "label": "known", "attempt": _placed(runtime, state, key, call)}
+        return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
     near = deps.toolset.nearest(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
-    return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
+    return {**_FRESH, "label": "unknown", "status": call_status_after("validating", "fail")}
 
 
-async def _is_denied(deps: Deps, call: CallView, state: DecideState) -> bool:
+async def _is_denied_by_given_name(deps: Deps, call: CallView, state: DecideState) -> bool:
     """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
-    risk = info_of(deps, call).risk
-    mode = "yolo" if state["approval_mode"] == "plan" else mode_for(deps, risk, state)
+    risk = tool_info(deps, call).risk
+    mode = "yolo" if state["approval_mode"] == "plan" else approval_mode_for(deps, risk, state)
     return (await deps.policy.decide(call, risk, mode, ())).decision == "deny"
 
 
-def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:
+def _redirect_to_plans_folder(
+    runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView
+) -> int:
     """In plan mode, redirect a relative Markdown path to the plans folder; returns the attempt with those arguments."""
     deps = runtime.context
     placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
     if placed is None:
         return 1
     deps.journal.amend(key.next, placed)
-    note_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
+    record_argument_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
     return 2
 
 
@@ -206,12 +210,12 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
     deps.journal.finish(key, call, failure("invalid_tool_params", problem))
-    return {"label": "invalid", "status": moved(state["status"], "fail")}
+    return {"label": "invalid", "status": call_status_after(state["status"], "fail")}
 
 
 @node(
@@ -223,12 +227,12 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
     deps.journal.finish(key, call, refusal)
-    return {"label": "restricted", "status": moved(state["status"], "fail")}
+    return {"label": "restricted", "status": call_status_after(state["status"], "fail")}
 
 
 @node(
@@ -242,19 +246,19 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks run first, then a person may be asked."""
-    deps, key, call = attempt_at(state, runtime)
-    info = info_of(deps, call)
-    mode = mode_for(deps, info.risk, state)
+    deps, key, call = load_attempt(state, runtime)
+    info = tool_info(deps, call)
+    mode = approval_mode_for(deps, info.risk, state)
     verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.session_rules())
-    note(runtime, key, by_policy(verdict, mode))
+    record_call_decision(runtime, key, policy_decision(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         text = load("run/call_denied").text(tool=call.name, reason=why)
         deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule, why=why))
-        return {"label": "deny", "status": moved(state["status"], "fail")}
+        return {"label": "deny", "status": call_status_after(state["status"], "fail")}
     # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
-    if info.name == EDIT_TOOL and not state["by_person"] and await _misses(deps, state, call):
+    if info.name == EDIT_TOOL and not state["by_person"] and await _should_correct_edit(deps, state, call):
         return {"label": "no match", "must_ask": must_ask}
     # Hooks see every attempt once, but never their own changes.
     hooks = is_hooked(state, "BeforeTool") and state["hook_attempt"] != state["attempt"]
@@ -268,10 +272,10 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     }
 
 
-async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
+async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Whether the old string isn't in the file and no correction has been tried yet."""
     earlier = earlier_calls(deps, state["message"], state["index"])
-    if state.get("edit_status") or not is_foreseen(deps, earlier):
+    if state.get("edit_status") or not can_foresee_previews(deps, earlier):
         return False
     return (await deps.toolset.preview(call, earlier)).code == "no_occurrence"
 
@@ -284,21 +288,26 @@ async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a new attempt, checked and approved like any other; else the call is finished."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     if state["edit_status"] == "applied":
         mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
-        tried = strings(deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]})
+        tried = current_strings(
+            deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]}
+        )
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
         why = state.get("explanation") or "what the edit looked for isn't in the file"
-        note_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
+        record_argument_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
         return {"label": "corrected", "attempt": key.next.attempt}
     if state["edit_status"] == "already_applied":
         text = load("run/edit_already_there").text(explanation=state.get("explanation") or "")
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
-        return {"label": "answered", "status": moved(state["status"], "schedule", "execute", "succeed")}
+        return {
+            "label": "answered",
+            "status": call_status_after(state["status"], "schedule", "execute", "succeed"),
+        }
     deps.journal.finish(key, call, failure(state["error"]["code"], state["error"]["message"]))
-    return {"label": "answered", "status": moved(state["status"], "fail")}
+    return {"label": "answered", "status": call_status_after(state["status"], "fail")}
 
 
 @fires(
@@ -309,16 +318,16 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, require approval, or change the arguments. Its allow doesn't override others' asks."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
-    outcome = await fired("BeforeTool", payload, state, runtime, call.name)
+    outcome = await fire_hooks("BeforeTool", payload, state, runtime, call.name)
     if outcome.stop is not None or outcome.decision == "block":
-        _refuse(deps, key, call, outcome)
-        note_hooks(runtime, key, "BeforeTool", outcome)
+        _journal_hook_refusal(deps, key, call, outcome)
+        record_hook_decision(runtime, key, "BeforeTool", outcome)
         label = "blocked" if outcome.stop is None else "stopped"
-        return {"label": label, "status": moved(state["status"], "fail")}
-    amended = _amended(deps, key, call, outcome)
-    note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
+        return {"label": label, "status": call_status_after(state["status"], "fail")}
+    amended = _amend_arguments(deps, key, call, outcome)
+    record_hook_decision(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
     by_person = state["by_person"] and amended is None
     asks = outcome.decision == "ask" and not by_person
@@ -328,22 +337,22 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
         "approval": "",
         "attempt": (amended or key).attempt,
         "hook_attempt": (amended or key).attempt,
-        "hook_reason": f"{names(outcome)} asks: {one_reason(outcome)}" if asks else "",
+        "hook_reason": f"{hook_names(outcome)} asks: {hook_reason(outcome)}" if asks else "",
         "must_ask": must_ask,
         "by_person": by_person,
     }
     return {**found, "by_hook": True} if amended else found
 
 
-def _refuse(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> None:
+def _journal_hook_refusal(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> None:
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
-    why = outcome.stop or one_reason(outcome)
+    why = outcome.stop or hook_reason(outcome)
     prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
-    result = failure(kind, load(prompt).text(reason=why), hook=names(outcome), why=why)
+    result = failure(kind, load(prompt).text(reason=why), hook=hook_names(outcome), why=why)
     deps.journal.finish(key, call, result.model_copy(update={"stop": outcome.stop and why}))
 
 
-def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:
+def _amend_arguments(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:
     """The attempt with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
@@ -356,7 +365,7 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
     key = key_of(state)
-    record = sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
+    record = record_sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"
     return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

@@ -8,25 +8,25 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import fired, fires, marked
-from interlock.nodes.requests import answered, for_another_server, is_another_server
-from interlock.nodes.subagent import left_s
-from interlock.nodes.tools_approval import info_of, mode_for
+from interlock.nodes.hooks import fire_hooks, fires, wrap_hook_text
+from interlock.nodes.requests import has_server_changed, load_request_and_answer, server_changed_result
+from interlock.nodes.subagent import agent_seconds_left
+from interlock.nodes.tools_approval import approval_mode_for, tool_info
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
     MODES,
-    attempt_at,
-    filled_input,
+    call_status_after,
+    filled_forms,
+    hook_reason,
     is_result_for_hooks,
+    load_attempt,
     mode_refusal,
-    moved,
-    note_hooks,
-    one_reason,
-    recorded,
+    record_hook_decision,
+    record_sent_instead,
+    recorded_result,
     result_event,
-    sent_instead,
 )
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure, key_of
@@ -58,22 +58,25 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
 
     `docs/internals.md#unknown-outcomes`.
     """
-    deps, key, call = attempt_at(state, runtime)
-    info = info_of(deps, call)
+    deps, key, call = load_attempt(state, runtime)
+    info = tool_info(deps, call)
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
         await deps.snapshots.after(key)  # a kill may have prevented it
-        return _ended(state, row.result, is_too_long(deps, call, row.result))
-    if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
+        return _end_update(state, row.result, is_too_long(deps, call, row.result))
+    if row is not None and row.state == "intent" and not _can_rerun(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
-    result = await _refused(deps, state, call) if row is None or row.state == "scheduled" else None
+    result = await _refusal_before_run(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
-        left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
+        left = max(agent_seconds_left(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
         runtime.stream_writer(_start_event(deps, key, call))
-        (shown, reach), filled = _approved(deps, state, info, call), filled_input(deps, state)
+        (shown, reach), filled = (
+            _approved_preview_and_reach(deps, state, info, call),
+            filled_forms(deps, state),
+        )
         run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
-        result = await _execute(runtime, info, run, row, asked=bool(state["approval"]))
+        result = await _run_journaled(runtime, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
@@ -82,7 +85,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     deps.journal.finish(key, call, result)
     written = info.effect == "file" and result.status == "success"
     await deps.snapshots.after(key, str(result.meta.get("path", "")) if written else "")
-    return _ended(state, result, is_too_long(deps, call, result))
+    return _end_update(state, result, is_too_long(deps, call, result))
 
 
 def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
@@ -92,19 +95,21 @@ def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
     )
 
 
-def _approved(deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView) -> tuple[str, Reach]:
+def _approved_preview_and_reach(
+    deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView
+) -> tuple[str, Reach]:
     """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
     arguments: they didn't see the new one, and approved what they wrote."""
-    reach = deps.policy.reach(call, info.risk, mode_for(deps, info.risk, state))
+    reach = deps.policy.reach(call, info.risk, approval_mode_for(deps, info.risk, state))
     if not state["approval"]:
         return "", reach
-    request, answer = answered(deps, state["approval"])
+    request, answer = load_request_and_answer(deps, state["approval"])
     if answer.choice != "modify":
         return request.preview, reach
     return "", "named" if reach == "approved" else reach
 
 
-async def _execute(
+async def _run_journaled(
     runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
 ) -> ToolResult:
     """Journal the intent before any effect. File writes always complete, as a thread can't be cancelled.
@@ -113,7 +118,7 @@ async def _execute(
     """
     deps = runtime.context
     if info.effect == "none":
-        return await _in_time(deps, run)
+        return await _run_until_deadline(deps, run)
     planned: Planned | None = None
     if row is not None and row.state == "intent":
         planned = row.planned
@@ -133,7 +138,7 @@ async def _execute(
     return await (to_its_end(work) if info.effect == "file" else work)
 
 
-async def _in_time(deps: Deps, run: ToolRun) -> ToolResult:
+async def _run_until_deadline(deps: Deps, run: ToolRun) -> ToolResult:
     """Run a call without effects, cut short when time is up; calls with effects enforce their own limits."""
     try:
         async with asyncio.timeout(run.time_left_s):
@@ -142,14 +147,14 @@ async def _in_time(deps: Deps, run: ToolRun) -> ToolResult:
         return failure("timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left.")
 
 
-def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
+def _can_rerun(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
     """Whether an unfinished intent may be rerun: a file's hash shows if it was written; a command has no such proof."""
     if info.effect != "file" or row.planned is None:
         return info.effect == "none"
     return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
 
 
-async def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
+async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
     """What was approved is what runs: compare arguments and files with the request once more, or ask the rules.
 
     `docs/internals.md#requests-and-decisions`.
@@ -157,37 +162,37 @@ async def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResul
     if restricted := mode_refusal(deps, state.get("mode", ""), call):
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
-        return await _no_longer_allowed(deps, state, call)
-    request, answer = answered(deps, state["approval"])
+        return await _refusal_by_current_rules(deps, state, call)
+    request, answer = load_request_and_answer(deps, state["approval"])
     approved = answer.args if answer.choice == "modify" else request.call.args
     if call.args != approved:
         raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
-    if is_another_server(deps, request):
-        return for_another_server(request)
+    if has_server_changed(deps, request):
+        return server_changed_result(request)
     changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
     if not changed:
         return None
     return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
 
 
-async def _no_longer_allowed(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
+async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
     """Since the decision other calls of the batch ran, or waited for a person for days: where a path leads, and what a
     command would read, may have changed."""
-    info = info_of(deps, call)
+    info = tool_info(deps, call)
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
-    mode = mode_for(deps, info.risk, state)
+    mode = approval_mode_for(deps, info.risk, state)
     now = await deps.policy.by_rules(call, info.risk, mode, deps.approvals.session_rules())
     if now.decision == "allow":
         return None
     return failure("stale_decision", load("run/call_no_longer_allowed").text(reason=now.reason))
 
 
-def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     if (result.error or {}).get("type") == INPUT_WANTED:
         return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
-    ended: ExecuteState = {"status": moved(state.get("status", "scheduled"), "execute", event)}
+    ended: ExecuteState = {"status": call_status_after(state.get("status", "scheduled"), "execute", event)}
     hooks = is_result_for_hooks({**state, **ended})
     return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
@@ -195,22 +200,22 @@ def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
 @fires(reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output"))
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
-    deps, key, call = attempt_at(state, runtime)
-    result = recorded(deps.journal, key)
-    outcome = await fired("AfterTool", _payload(call, result), state, runtime, call.name)
-    note_hooks(runtime, key, "AfterTool", outcome)
-    stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""
+    deps, key, call = load_attempt(state, runtime)
+    result = recorded_result(deps.journal, key)
+    outcome = await fire_hooks("AfterTool", _hook_payload(call, result), state, runtime, call.name)
+    record_hook_decision(runtime, key, "AfterTool", outcome)
+    stop = hook_reason(outcome) if outcome.stop == "" else outcome.stop or ""
     update: ExecuteState = {"label": "done", "hook_stop": stop}
-    update["hook_notes"] = _notes(deps, call, outcome, stop)
+    update["hook_notes"] = _record_hook_additions(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
-        text = load("run/result_blocked").text(reason=one_reason(outcome))
+        text = load("run/result_blocked").text(reason=hook_reason(outcome))
         blocked = Message(role="tool", name=call.name, status="error", content=text)
         return {**update, "shortened": deps.transcript.append("", [blocked])}
     long = state["kind"] == "tool" and is_too_long(deps, call, result)
     return {**update, "label": "long output"} if long else update
 
 
-def _payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
+def _hook_payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
     response: dict[str, JsonValue] = {
         "llmContent": result.content,
         "returnDisplay": result.meta.get("summary"),
@@ -220,9 +225,9 @@ def _payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
     return {"tool_name": call.name, "tool_input": call.args, "tool_response": response}
 
 
-def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
+def _record_hook_additions(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     """Record of the additions to the result; empty: none."""
-    parts = [marked(outcome.context)] if outcome.context else []
+    parts = [wrap_hook_text(outcome.context)] if outcome.context else []
     parts += [load("run/stopped_after_call").text(reason=stop)] if stop else []
     if not parts:
         return ""
@@ -234,7 +239,7 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = key_of(state)
     stop = state.get("hook_stop", "")
-    record = sent_instead(
+    record = record_sent_instead(
         runtime.context,
         key,
         state.get("shortened", ""),

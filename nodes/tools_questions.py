@@ -9,24 +9,24 @@ from pydantic import JsonValue
 
 from interlock.nodes.plan import parse_steps
 from interlock.nodes.requests import (
-    answered,
-    asked,
-    for_another_server,
-    is_another_server,
-    put_request,
-    rejected,
+    asked_label,
+    has_server_changed,
+    load_request_and_answer,
+    rejection_result,
+    server_changed_result,
+    write_request,
 )
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
-    attempt_at,
-    filled_input,
+    call_status_after,
+    filled_forms,
     is_result_for_hooks,
-    moved,
-    note_person,
-    recorded,
+    load_attempt,
+    record_person_decision,
+    recorded_result,
 )
-from interlock.nodes.tools_server_forms import questions_of, values_of
+from interlock.nodes.tools_server_forms import form_questions, parse_form_answer
 from interlock.prompts import load, render
 from interlock.state.calls import (
     Answer,
@@ -52,7 +52,7 @@ INPUT_WANTED = "input_wanted"
 @node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: asking is harmless, and the answer is the person's own."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
     preview = await deps.toolset.preview(call, ())
@@ -66,8 +66,8 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
         choices=("proceed_once", "reject"),
         questions=preview.questions or questions,
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key}
 
 
 @node(
@@ -79,18 +79,18 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 )
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
-    deps, key, call = attempt_at(state, runtime)
-    request, answer = answered(deps, state["approval"])
-    note_person(runtime, key, state["approval"], answer)
+    deps, key, call = load_attempt(state, runtime)
+    request, answer = load_request_and_answer(deps, state["approval"])
+    record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
-        deps.journal.finish(key, call, rejected(answer))
-        return {"label": "done", "status": moved("scheduled", "execute", "fail")}
-    result = ToolResult(status="success", content=answer.text or "", meta=_mode_of(request, answer))
+        deps.journal.finish(key, call, rejection_result(answer))
+        return {"label": "done", "status": call_status_after("scheduled", "execute", "fail")}
+    result = ToolResult(status="success", content=answer.text or "", meta=_chosen_mode(request, answer))
     deps.journal.finish(key, call, result)
-    return _over(state, "succeed", "done")
+    return _end_call(state, "succeed", "done")
 
 
-def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
+def _chosen_mode(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
     """The mode to switch to, if the chosen option names one."""
     raw = request.questions[0].get("options") if request.questions else None
     for option in raw if isinstance(raw, list) else []:
@@ -99,9 +99,9 @@ def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
     return {}
 
 
-def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
+def _end_call(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     """The call has ended: continue with the hooks on its result or, without any, with `otherwise`."""
-    over: ExecuteState = {"status": moved("scheduled", "execute", event)}
+    over: ExecuteState = {"status": call_status_after("scheduled", "execute", event)}
     return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
 
 
@@ -114,10 +114,10 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
-    text = await asyncio.to_thread(_read, path)
+    text = await asyncio.to_thread(_read_plan, path)
     if path is None or not text.strip():
         text = render("plan/missing", file=repr(name), folder=str(deps.plans.folder))
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
@@ -138,14 +138,14 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         parameters=("plan", "approval_mode", *call.args),
         note="The plan file changed since it was shown; this is the new text." if asks > 1 else None,
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key, "asks": asks}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key, "asks": asks}
 
 
 _PLANS_EDITS = "every change of a file by an editing tool while the plan is carried out; commands still ask"
 
 
-def _read(path: Path | None) -> str:
+def _read_plan(path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
@@ -161,12 +161,12 @@ def _read(path: Path | None) -> str:
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
-    deps, key, call = attempt_at(state, runtime)
-    request, answer = answered(deps, state["approval"])
-    note_person(runtime, key, state["approval"], answer)
+    deps, key, call = load_attempt(state, runtime)
+    request, answer = load_request_and_answer(deps, state["approval"])
+    record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
-        deps.journal.finish(key, call, _refused(answer))
-        return _over(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
+        deps.journal.finish(key, call, _plan_rejection(answer))
+        return _end_call(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
@@ -177,11 +177,11 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     else:
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
-    deps.journal.finish(key, call, _approved(request, answer, text, record))
-    return _over(state, "succeed", "decided")
+    deps.journal.finish(key, call, _approved_plan_result(request, answer, text, record))
+    return _end_call(state, "succeed", "decided")
 
 
-def _refused(answer: Answer) -> ToolResult:
+def _plan_rejection(answer: Answer) -> ToolResult:
     if answer.choice == "cancel":
         stopped = cancelled(render("plan/cancelled"))
         return stopped.model_copy(update={"stop": "cancelled by the user", "meta": {"plan": "cancel"}})
@@ -191,7 +191,7 @@ def _refused(answer: Answer) -> ToolResult:
     return ToolResult(status="success", content=render(prompt, **values), meta=meta)
 
 
-def check_review(deps: Deps, key: CallKey, result: ToolResult) -> None:
+def check_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
     """Raise `RunError` for a call's result that says that a plan was approved, if no person's answer says so."""
     event = str(result.meta.get("plan", ""))
     if not event.startswith("approve"):
@@ -199,13 +199,13 @@ def check_review(deps: Deps, key: CallKey, result: ToolResult) -> None:
     asked, found = 1, ""
     while deps.approvals.get(name := f"{key}:review:{asked}") is not None:
         answer = deps.approvals.answer(name)
-        found = _verdict(answer) if answer is not None else ""
+        found = _review_event(answer) if answer is not None else ""
         asked += 1
     if found != event:
         raise RunError(f"Call {key} says that its plan was approved ({event}), and nobody has answered so.")
 
 
-def _verdict(answer: Answer) -> str:
+def _review_event(answer: Answer) -> str:
     """The event of the chart that an answer to a review makes; empty: it approves nothing."""
     if answer.choice not in ("proceed_once", "proceed_always", "modify"):
         return ""
@@ -215,8 +215,8 @@ def _verdict(answer: Answer) -> str:
     )
 
 
-def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
-    verdict = _verdict(answer)
+def _approved_plan_result(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
+    verdict = _review_event(answer)
     path = request.files[0].path
     meta: dict[str, JsonValue] = {
         "plan": verdict,
@@ -234,7 +234,7 @@ _KILLED = "The run was killed or stopped while this call ran."
 @node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     reason = (
         f"{state.get('cause') or _KILLED} The call may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
@@ -249,8 +249,8 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key}
 
 
 @node(
@@ -262,21 +262,21 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
-    deps, key, call = attempt_at(state, runtime)
-    request, answer = answered(deps, state["approval"])
+    deps, key, call = load_attempt(state, runtime)
+    request, answer = load_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
-    note_person(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
+    record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
     text = load("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
     deps.journal.finish(key, call, failure("unknown_outcome", text))
     await deps.snapshots.after(key)
     if redo:
         deps.journal.amend(key.next, call)
-        if not is_another_server(deps, request):
+        if not has_server_changed(deps, request):
             again: ExecuteState = {"approval": "", "by_person": True, "status": "scheduled"}
             return {**again, "label": "redo", "attempt": key.next.attempt}
-        deps.journal.finish(key.next, call, for_another_server(request))
+        deps.journal.finish(key.next, call, server_changed_result(request))
     attempt = key.next.attempt if redo else key.attempt
-    return {"label": "skip", "attempt": attempt, "status": moved("scheduled", "execute", "fail")}
+    return {"label": "skip", "attempt": attempt, "status": call_status_after("scheduled", "execute", "fail")}
 
 
 @node(
@@ -287,9 +287,9 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The reason attributes the server's words to the server and says what an answer does."""
-    deps, key, call = attempt_at(state, runtime)
+    deps, key, call = load_attempt(state, runtime)
     asks = (state.get("asks") or 0) + 1
-    form = Form.model_validate(recorded(deps.journal, key).meta["form"])
+    form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
     # A server may ask after it has done something; nothing of the call stays open while a run waits.
     info = deps.toolset.info(call.name)
@@ -304,11 +304,11 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         f"The call failed without, and is then made again{twice}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
-        questions=questions_of(form),
+        questions=form_questions(form),
         note=state.get("input_problem") or None,
     )
-    put_request(runtime, request)
-    return {"label": asked(state), "approval": request.key, "asks": asks}
+    write_request(runtime, request)
+    return {"label": asked_label(state), "approval": request.key, "asks": asks}
 
 
 @node(
@@ -320,22 +320,28 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""
-    deps, key, call = attempt_at(state, runtime)
-    request, answer = answered(deps, state["approval"])
+    deps, key, call = load_attempt(state, runtime)
+    request, answer = load_request_and_answer(deps, state["approval"])
     again = key.next.attempt
-    another = is_another_server(deps, request)
+    another = has_server_changed(deps, request)
     if answer.choice == "reject" or another:
-        note_person(runtime, key, state["approval"], answer, again)
+        record_person_decision(runtime, key, state["approval"], answer, again)
         deps.journal.amend(key.next, call)
-        deps.journal.finish(key.next, call, for_another_server(request) if another else rejected(answer))
-        return {"label": "rejected", "attempt": again, "status": moved("scheduled", "execute", "fail")}
-    form = Form.model_validate(recorded(deps.journal, key).meta["form"])
-    values = values_of(form, request.questions, answer.text or "")
+        deps.journal.finish(
+            key.next, call, server_changed_result(request) if another else rejection_result(answer)
+        )
+        return {
+            "label": "rejected",
+            "attempt": again,
+            "status": call_status_after("scheduled", "execute", "fail"),
+        }
+    form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
+    values = parse_form_answer(form, request.questions, answer.text or "")
     if isinstance(values, str):
-        note_person(runtime, key, state["approval"], answer)
+        record_person_decision(runtime, key, state["approval"], answer)
         return {"label": "unfit", "input_problem": f"The last answer doesn't fit: {values}."}
-    note_person(runtime, key, state["approval"], answer, again)
-    lines = [*filled_input(deps, state), FilledForm(form=form, values=values)]
+    record_person_decision(runtime, key, state["approval"], answer, again)
+    lines = [*filled_forms(deps, state), FilledForm(form=form, values=values)]
     text = "\n".join(line.model_dump_json() for line in lines)
     deps.journal.amend(key.next, call)
     forms = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])

@@ -28,13 +28,13 @@ from interlock.state.tools import ExecuteState
 
 CALL = ("message", "index", "attempt")
 MODES = ("approval_mode", "chosen_mode")
-"""What `mode_for` reads."""
+"""What `approval_mode_for` reads."""
 """Keys that identify an attempt at a call."""
 _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
-def attempt_at(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
+def load_attempt(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, key_of(state)
     return deps, key, deps.journal.call(key)
@@ -51,14 +51,14 @@ EXECUTED = tuple(
 """Moves of a node that sees a scheduled call to its end. An execution begins without a status: as if just decided."""
 
 
-def moved(status: str, *events: str) -> str:
+def call_status_after(status: str, *events: str) -> str:
     """The call's status after these events (`ToolCallChart`)."""
     for event in events:
         status = step(ToolCallChart, status, event)
     return status
 
 
-def recorded(journal: Journal, key: CallKey) -> ToolResult:
+def recorded_result(journal: Journal, key: CallKey) -> ToolResult:
     """The journaled result of a finished attempt."""
     row = journal.find(key, journal.call(key))
     if row is None or row.result is None:
@@ -66,14 +66,14 @@ def recorded(journal: Journal, key: CallKey) -> ToolResult:
     return row.result
 
 
-def recorded_of(
+def recorded_call_and_result(
     journal: Journal, message: str, index: int, outcome: CallOutcome
 ) -> tuple[CallView, ToolResult]:
     key = CallKey(message=message, index=index, attempt=outcome["attempt"])
-    return journal.call(key), recorded(journal, key)
+    return journal.call(key), recorded_result(journal, key)
 
 
-def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
+def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
     """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
@@ -87,8 +87,8 @@ def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResu
 
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
-    call, raw = deps.journal.call(key), recorded(deps.journal, key)
-    sent = as_sent(deps.transcript, record, raw)
+    call, raw = deps.journal.call(key), recorded_result(deps.journal, key)
+    sent = result_as_sent(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
@@ -125,12 +125,12 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     return failure("mode_restriction", why) if why else None
 
 
-def note(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
+def record_call_decision(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
     runtime.context.steps.decided(task_of(runtime, "A decision on a call"), key, what)
 
 
-def by_policy(verdict: Verdict, mode: str) -> DecisionRecord:
+def policy_decision(verdict: Verdict, mode: str) -> DecisionRecord:
     return DecisionRecord(
         by="policy",
         decision=verdict.decision,
@@ -142,15 +142,17 @@ def by_policy(verdict: Verdict, mode: str) -> DecisionRecord:
     )
 
 
-def note_change(
+def record_argument_change(
     runtime: Runtime[Deps], key: CallKey, by: DecidedBy, becomes: int, who: str, reason: str = ""
 ) -> None:
     """Record that the call got other arguments: those of attempt `becomes`."""
     what = DecisionRecord(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
-    note(runtime, key, what)
+    record_call_decision(runtime, key, what)
 
 
-def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0) -> None:
+def record_person_decision(
+    runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0
+) -> None:
     """Record a person's answer to the request with this key."""
     words = answer.text or answer.feedback or ""
     what = DecisionRecord(
@@ -162,15 +164,15 @@ def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answ
         said_at=answer.at,
         becomes=becomes,
     )
-    note(runtime, key, what)
+    record_call_decision(runtime, key, what)
 
 
-def one_reason(outcome: HookOutcome) -> str:
+def hook_reason(outcome: HookOutcome) -> str:
     """The reason, never empty."""
     return outcome.reason.strip()[:_REASON] or "no reason given"
 
 
-def names(outcome: HookOutcome) -> str:
+def hook_names(outcome: HookOutcome) -> str:
     """The hooks behind the decision: `hook lint`, `hooks lint, audit`."""
     word = "block" if outcome.stop is not None else outcome.decision
     named = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
@@ -178,7 +180,7 @@ def names(outcome: HookOutcome) -> str:
     return f"{'hook' if len(found) == 1 else 'hooks'} {', '.join(found)}"
 
 
-def note_hooks(
+def record_hook_decision(
     runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, becomes: int = 0
 ) -> None:
     """Record the hooks' decision on the call, if any hook ran."""
@@ -187,16 +189,16 @@ def note_hooks(
     what = DecisionRecord(
         by="hook",
         decision="stop" if outcome.stop is not None else outcome.decision,
-        who=names(outcome),
+        who=hook_names(outcome),
         event=event,
         reason=outcome.stop or outcome.reason,
         hooks=outcome.verdicts,
         becomes=becomes,
     )
-    note(runtime, key, what)
+    record_call_decision(runtime, key, what)
 
 
-def sent_instead(
+def record_sent_instead(
     deps: Deps, key: CallKey, instead: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
 ) -> str:
     """Chain record with the result, or what replaces it (`instead`), plus additions; empty: the plain result.
@@ -209,14 +211,14 @@ def sent_instead(
         return instead
     call = deps.journal.call(key)
     known = deps.transcript.message(instead) if instead else None
-    text = known.text if known else recorded(deps.journal, key).content
+    text = known.text if known else recorded_result(deps.journal, key).content
     status = known.status if known else None
     message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))
     before = [Message(role="user", origin="hook", content=stop)] if stop else []
     return deps.transcript.append("", [*before, message])
 
 
-def filled_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
+def filled_forms(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     """Forms filled in so far, over all attempts."""
     record = state.get("given", "")
     lines = deps.transcript.message(record).text.split("\n") if record else ()

@@ -14,27 +14,27 @@ _LEFT_OUT = "-"
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 
 
-def questions_of(form: Form) -> tuple[dict[str, JsonValue], ...]:
+def form_questions(form: Form) -> tuple[dict[str, JsonValue], ...]:
     """The form as `ask_user` questions; the first includes the form's message."""
     about = visible(form.message) + (f"\n{visible(form.url)}" if form.url else "")
     if not form.fields:
         return ({"question": about, "options": ["yes"]},)
     found: list[dict[str, JsonValue]] = []
     for name, field in form.fields.items():
-        text = "\n".join([*([] if found else [about]), _question(name, field, name in form.needed)])
-        options = [{"label": visible(str(v)), "description": visible(t)} for v, t in _options(field)]
+        text = "\n".join([*([] if found else [about]), _field_question(name, field, name in form.needed)])
+        options = [{"label": visible(str(v)), "description": visible(t)} for v, t in _field_options(field)]
         found.append({"question": text, **({"options": cast(JsonValue, options)} if options else {})})
     return tuple(found)
 
 
-def values_of(
+def parse_form_answer(
     form: Form, questions: Sequence[Mapping[str, JsonValue]], text: str
 ) -> dict[str, JsonValue] | str:
     """The value of each field, or what is wrong with the answer.
 
     `text`: a JSON object, or a single value, or several, each below its question, as entered at a terminal.
     """
-    fields = _fields_of(form, questions, text.strip())
+    fields = _answers_by_field(form, questions, text.strip())
     if isinstance(fields, str):
         return fields
     values: dict[str, JsonValue] = {}
@@ -44,23 +44,23 @@ def values_of(
             if name in form.needed:
                 return f"{name!r} is missing"
             continue
-        made = _value(field, value)
+        made = _convert_field_value(field, value)
         if made is None:
-            wanted = ", ".join(str(v) for v, _ in _options(field)) or field.get("type")
-            return f"{name!r} is {value!r}, expected {'one of ' if _options(field) else ''}{visible(str(wanted))}"
+            wanted = ", ".join(str(v) for v, _ in _field_options(field)) or field.get("type")
+            return f"{name!r} is {value!r}, expected {'one of ' if _field_options(field) else ''}{visible(str(wanted))}"
         values[name] = made
     return values
 
 
-def _question(name: str, field: Mapping[str, JsonValue], needed: bool) -> str:
+def _field_question(name: str, field: Mapping[str, JsonValue], needed: bool) -> str:
     label, about = field.get("title") or name, field.get("description")
-    kind = "" if _options(field) else f"{field.get('type', 'string')}, "
+    kind = "" if _field_options(field) else f"{field.get('type', 'string')}, "
     default = f", default {field['default']}" if "default" in field else ""
     more = f"{kind}{'needed' if needed else f'{_LEFT_OUT} leaves it out'}{default}"
     return visible(f"{label}" + (f": {about}" if about else "") + f" ({more})")
 
 
-def _options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
+def _field_options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
     """Possible values with their labels."""
     items: Any = field.get("items")
     source: Mapping[str, Any] = cast(Mapping[str, Any], items) if isinstance(items, dict) else field
@@ -78,7 +78,7 @@ def _options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
     return [(e["const"], str(e.get("title", ""))) for e in known]
 
 
-def _fields_of(
+def _answers_by_field(
     form: Form, questions: Sequence[Mapping[str, JsonValue]], text: str
 ) -> Mapping[str, JsonValue] | str:
     names = [*form.fields]
@@ -101,16 +101,16 @@ def _fields_of(
     return fields
 
 
-def _value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
+def _convert_field_value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
     """The value converted to the field's type; None: invalid."""
     if field.get("type") == "array":
         items = value if isinstance(value, list) else [part.strip() for part in str(value).split(",")]
-        chosen = [_chosen(field, item) for item in items]
+        chosen = [_option_value(field, item) for item in items]
         return None if None in chosen else chosen
     if field.get("type") == "boolean":
         return value if isinstance(value, bool) else _YES.get(str(value).lower())
-    if _options(field):
-        return _chosen(field, value)
+    if _field_options(field):
+        return _option_value(field, value)
     if field.get("type") in ("integer", "number"):
         if isinstance(value, bool):
             return None
@@ -121,6 +121,6 @@ def _value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
     return value if isinstance(value, str) else str(value)
 
 
-def _chosen(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
+def _option_value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
     words = str(value).lower()
-    return next((v for v, name in _options(field) if words in (str(v).lower(), name.lower())), None)
+    return next((v for v, name in _field_options(field) if words in (str(v).lower(), name.lower())), None)

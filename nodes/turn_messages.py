@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import has_ide, tell_undone
-from interlock.nodes.hooks import warn
+from interlock.nodes.context import append_undone_note, has_ide
+from interlock.nodes.hooks import warn_about_hook
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
@@ -129,18 +129,18 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     label = "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
-    if not indices or gain(messages, indices) < WORTH_TOKENS:
-        head = tell_undone(state["head"], deps)
+    if not indices or tokens_freed(messages, indices) < WORTH_TOKENS:
+        head = append_undone_note(state["head"], deps)
         return {"label": label} if head == state["head"] else {"label": label, "head": head}
     for index in indices:
         message = messages[index]
         path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
-        messages[index] = masked(message, str(path))
+        messages[index] = mask_output(message, str(path))
     head = deps.transcript.append("", messages, continues=state["head"])
-    return {"label": label, "head": tell_undone(head, deps), "last_prompt_tokens": 0}
+    return {"label": label, "head": append_undone_note(head, deps), "last_prompt_tokens": 0}
 
 
-class _Outputs:
+class _OutputAges:
     def __init__(self) -> None:
         self.count, self.unseen = 0, -1
         self.newer: deque[tuple[int, int]] = deque()
@@ -162,11 +162,11 @@ class _Outputs:
         while self.newer_tokens > KEPT_OUTPUT_TOKENS and self.newer and self.newer[0][0] < self.unseen:
             index, size = self.newer.popleft()
             self.newer_tokens -= size
-            if _can_go(messages[index], size):
+            if _is_maskable(messages[index], size):
                 self.older.append(index)
 
 
-_outputs = Growing(_Outputs, _Outputs.add)
+_outputs = Growing(_OutputAges, _OutputAges.add)
 
 
 def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int]:
@@ -179,51 +179,52 @@ def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int
     return [*outputs.older]
 
 
-def masked(message: Message, path: str) -> Message:
+def mask_output(message: Message, path: str) -> Message:
     text = load("summarize/masked").text(
-        characters=f"{len(message.text):,}", path=path, preview=_preview(message)
+        characters=f"{len(message.text):,}", path=path, preview=_masked_preview(message)
     )
     return message.model_copy(update={"content": text})
 
 
-def gain(messages: Sequence[Message], indices: Sequence[int]) -> int:
+def tokens_freed(messages: Sequence[Message], indices: Sequence[int]) -> int:
     """Tokens that masking frees; the file's name is counted as a few characters."""
     name = "x" * 100
     return sum(
-        estimate_tokens(messages[i].text) - estimate_tokens(masked(messages[i], name).text) for i in indices
+        estimate_tokens(messages[i].text) - estimate_tokens(mask_output(messages[i], name).text)
+        for i in indices
     )
 
 
-def _can_go(message: Message, size: int) -> bool:
+def _is_maskable(message: Message, size: int) -> bool:
     """An already masked output is short, so it is never masked twice."""
     if message.name in _NEVER or message.text.startswith("<tool_output_masked>"):
         return False
-    return size - estimate_tokens(_preview(message)) > _SPARED
+    return size - estimate_tokens(_masked_preview(message)) > _SPARED
 
 
-def _preview(message: Message) -> str:
+def _masked_preview(message: Message) -> str:
     """Both ends; for shell output, whole lines and those on how the command ended."""
     text = message.text
     if message.name not in SHELL:
-        return _ends(text, _PREVIEW_CHARS)
+        return _both_ends(text, _PREVIEW_CHARS)
     lines = text.splitlines()
     if len(lines) <= 2 * _PREVIEW_LINES:
-        return "\n".join(map(_cut, lines))
+        return "\n".join(map(_cut_line, lines))
     middle = lines[_PREVIEW_LINES:-_PREVIEW_LINES]
     kept = [line for line in middle[-_PREVIEW_LINES:] if _TELLING.fullmatch(line)]
     shown = [*lines[:_PREVIEW_LINES], f"[… {len(middle):,} lines …]", *kept, *lines[-_PREVIEW_LINES:]]
-    return "\n".join(map(_cut, shown))
+    return "\n".join(map(_cut_line, shown))
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LINE_CHARS else _ends(line, _LINE_CHARS // 2)
+def _cut_line(line: str) -> str:
+    return line if len(line) <= _LINE_CHARS else _both_ends(line, _LINE_CHARS // 2)
 
 
-def _ends(text: str, each: int) -> str:
+def _both_ends(text: str, each: int) -> str:
     return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
 
 
-async def request_of(state: TurnState, deps: Deps) -> TurnRequest:
+async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     """The request from the state. Raises `RunError` if a call is unanswered: no model accepts that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := open_calls(history, deps.transcript):
@@ -241,11 +242,11 @@ async def request_of(state: TurnState, deps: Deps) -> TurnRequest:
     return TurnRequest(curated(history, deps.transcript), model, temperature, tools, withheld)
 
 
-def shown_request(request: TurnRequest) -> dict[str, JsonValue]:
+def request_for_hooks(request: TurnRequest) -> dict[str, JsonValue]:
     """The request as hooks see it, without bytes of images and files; the temperature only if not the default."""
     shown: dict[str, JsonValue] = {
         "model": request.model,
-        "messages": [*map(shown_message, request.messages)],
+        "messages": [*map(message_for_hooks, request.messages)],
         "tools": [t.name for t in request.tools],
     }
     if request.temperature is not None:
@@ -253,26 +254,26 @@ def shown_request(request: TurnRequest) -> dict[str, JsonValue]:
     return shown
 
 
-def shown_message(message: Message) -> dict[str, JsonValue]:
+def message_for_hooks(message: Message) -> dict[str, JsonValue]:
     """`content` is the text, or a list of parts if there is more than text."""
-    shown: dict[str, JsonValue] = {"role": _ROLES[message.role], "content": _content(message)}
+    shown: dict[str, JsonValue] = {"role": _ROLES[message.role], "content": _content_for_hooks(message)}
     if message.tool_calls:
-        shown["tool_calls"] = [_call(c) for c in message.tool_calls]
+        shown["tool_calls"] = [_call_for_hooks(c) for c in message.tool_calls]
     if message.role == "tool":
         shown |= {"tool_call_id": message.tool_call_id, "name": message.name}
     return shown
 
 
-def shown_answer(message: Message, finish_reason: str) -> dict[str, JsonValue]:
+def answer_for_hooks(message: Message, finish_reason: str) -> dict[str, JsonValue]:
     content: JsonValue = {"role": "model", "parts": [message.text] if message.text else []}
     candidate: JsonValue = {"content": content, "finishReason": finish_reason.upper()}
     shown: dict[str, JsonValue] = {"text": message.text, "candidates": [candidate]}
     if message.tool_calls:
-        shown["tool_calls"] = [_call(c) for c in message.tool_calls]
+        shown["tool_calls"] = [_call_for_hooks(c) for c in message.tool_calls]
     return shown
 
 
-def _content(message: Message) -> JsonValue:
+def _content_for_hooks(message: Message) -> JsonValue:
     if isinstance(message.content, str) or not any(isinstance(p, DataPart) for p in message.content):
         return message.text
     return [
@@ -283,11 +284,11 @@ def _content(message: Message) -> JsonValue:
     ]
 
 
-def _call(call: ToolCall) -> JsonValue:
+def _call_for_hooks(call: ToolCall) -> JsonValue:
     return {"id": call.id, "name": call.name, "args": call.args}
 
 
-def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
+def read_hook_field(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
     """A field of a hook's output; None: absent. Raises `BadChangeError`."""
     if output.get(field) is None:
         return None
@@ -297,10 +298,10 @@ def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None
         raise BadChangeError(": ".join(first_fault(error, field))) from error
 
 
-def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
+def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
     """The text of `llm_response`; empty if none is usable, which is reported to people."""
     try:
-        answer = read(_Answer, outcome.output, "llm_response")
+        answer = read_hook_field(_Answer, outcome.output, "llm_response")
         if answer is None:
             return ""
         text = answer.text or ""
@@ -311,23 +312,23 @@ def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) 
             raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
         return clean(text)
     except BadChangeError as problem:
-        warn(event, outcome, str(problem), runtime)
+        warn_about_hook(event, outcome, str(problem), runtime)
         return ""
 
 
-def changed_messages(items: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
+def apply_message_changes(items: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
     """The messages as changed by a hook. Raises `BadChangeError`.
 
     Unchanged messages keep their record. Texts may change, and messages of text may be added or removed; calls and
     their results keep what belongs to them (arguments, signatures, ids), and can only be removed together.
     """
-    shown = [(shown_message(m), m) for m in sent]
-    messages = [_message(i, item, shown) for i, item in enumerate(items)]
-    _check_order(messages)
+    shown = [(message_for_hooks(m), m) for m in sent]
+    messages = [_changed_message(i, item, shown) for i, item in enumerate(items)]
+    _check_message_order(messages)
     return messages
 
 
-def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     if index < len(shown) and shown[index][0] == item:
         return shown[index][1]
     if found := next((message for as_shown, message in shown if as_shown == item), None):
@@ -338,7 +339,7 @@ def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
             f"llm_request.messages.{index}.content: expected a string, or the parts unchanged"
         )
     if item.get("role") == "tool" or item.get("tool_calls"):
-        return _original(index, item, shown).model_copy(update={"content": clean(text)})
+        return _original_message(index, item, shown).model_copy(update={"content": clean(text)})
     try:
         role = _OURS[str(item.get("role"))]
     except KeyError:
@@ -351,7 +352,7 @@ def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     return Message(role=role, content=clean(text))
 
 
-def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+def _original_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     """The message this call or result belongs to."""
     for as_shown, message in shown:
         if all(as_shown.get(key) == item.get(key) for key in _BOUND):
@@ -361,7 +362,7 @@ def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     )
 
 
-def _check_order(messages: Sequence[Message]) -> None:
+def _check_message_order(messages: Sequence[Message]) -> None:
     """Every call is answered once, right after it; the system message, if any, comes first."""
     open_ids: list[str] = []
     for index, message in enumerate(messages):

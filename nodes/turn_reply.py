@@ -6,17 +6,23 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import ending, fired, fires
+from interlock.nodes.hooks import fire_hooks, fires, prompt_end
 from interlock.nodes.loop_detectors import (
-    Stream,
-    call_key,
-    cycle,
-    described,
+    StreamDetector,
+    append_key,
+    cycle_length,
+    describe_cycle,
+    hash_call,
     is_polling,
-    remembered,
-    shortened,
+    shorten_text,
 )
-from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
+from interlock.nodes.turn_messages import (
+    REQUEST,
+    answer_for_hooks,
+    build_turn_request,
+    replacement_text,
+    request_for_hooks,
+)
 from interlock.prompts import load
 from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.errors import ModelError, RunError
@@ -50,15 +56,15 @@ class StreamWatch:
     def __init__(
         self, history: Sequence[Message], keys: Sequence[str], limit: int = 0, loops: bool = True
     ) -> None:
-        """`limit` and `loops`: as of `Stream`."""
+        """`limit` and `loops`: as of `StreamDetector`."""
         self.keys = list(keys)
         self._history, self._loops = history, loops
-        self._stream = Stream(limit, loops)
-        for text in _spoken(history):
+        self._stream = StreamDetector(limit, loops)
+        for text in _texts_since_person(history):
             self._stream.feed(text)
             self._stream.begin()
 
-    def see(self, item: TextDelta | ThoughtDelta) -> str | None:
+    def watch_delta(self, item: TextDelta | ThoughtDelta) -> str | None:
         """Process a piece; returns `KIND: DETAIL` once the reply repeats itself or runs on."""
         found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
         return ": ".join(found) if found else None
@@ -74,10 +80,10 @@ class StreamWatch:
         names = [call.name for message in self._history[-_CALLS:] for call in message.tool_calls]
         for call in reply.message.tool_calls:
             names.append(call.name)
-            self.keys = remembered(self.keys, call_key(call.name, call.args))
-            length = 0 if loop else cycle(self.keys)
+            self.keys = append_key(self.keys, hash_call(call.name, call.args))
+            length = 0 if loop else cycle_length(self.keys)
             if length and not is_polling(self.keys, length, self._history):
-                loop = {"kind": "tool_call", "detail": described(names, length, call.args)}
+                loop = {"kind": "tool_call", "detail": describe_cycle(names, length, call.args)}
         return loop or self._same_answer(reply.message)
 
     def _same_answer(self, answer: Message) -> dict[str, str]:
@@ -85,12 +91,12 @@ class StreamWatch:
         text = answer.text.strip()
         if answer.tool_calls or not text:
             return {}
-        self.keys = remembered(self.keys, call_key("", {"text": text}))
-        if cycle(self.keys) != 1:
+        self.keys = append_key(self.keys, hash_call("", {"text": text}))
+        if cycle_length(self.keys) != 1:
             return {}
         return {
             "kind": "content",
-            "detail": f"the answer “{shortened(text)}” was given {REPEATS} times in a row",
+            "detail": f"the answer “{shorten_text(text)}” was given {REPEATS} times in a row",
         }
 
 
@@ -114,11 +120,14 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     left_s = state.get("time_left_s")
     try:
         async with asyncio.timeout(left_s and max(0.0, left_s - (retry["spent_s"] if retry else 0.0))):
-            reply, watch = await _ask(state, runtime)
+            reply, watch = await _stream_reply(state, runtime)
     except TimeoutError:
-        return {"candidate": "", "retry": None, **_late(left_s)}
+        return {"candidate": "", "retry": None, **_time_up_update(left_s)}
     except ModelError as error:
-        return {"candidate": "", **_failed(error, clock.monotonic() - started, state, runtime.context)}
+        return {
+            "candidate": "",
+            **_retry_or_error_update(error, clock.monotonic() - started, state, runtime.context),
+        }
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
     found = watch.found(reply)  # which adds the answer's calls to the keys
@@ -133,23 +142,23 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if found:
         update["loop_found"] = found
     if state.get("protocol") == "auto":
-        update["protocol"] = _protocol(state, reply, runtime.context)
+        update["protocol"] = _protocol_after_reply(state, reply, runtime.context)
     if reply.usage.input:
         update["last_prompt_tokens"] = reply.usage.input
     return update
 
 
-def _protocol(state: TurnState, reply: Reply, deps: Deps) -> str:
+def _protocol_after_reply(state: TurnState, reply: Reply, deps: Deps) -> str:
     """How the model calls tools from now on, by what it has done."""
     history = deps.transcript.read(state["head"])
     silent = sum(m.role == "assistant" and not m.tool_calls for m in history)
     return deps.models.next_call_protocol(reply.model, reply, silent)
 
 
-async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamWatch]:
+async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamWatch]:
     """The answer, and its watch: without loop detection, only the limit counts."""
     deps = runtime.context
-    request = await request_of(state, deps)
+    request = await build_turn_request(state, deps)
     if state["attempt"] > 1:
         again = load("run/continue_stream").text(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
@@ -170,41 +179,41 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamW
         temperature=request.temperature,
         attempts=1,
         failures=retry["failures"] if retry else 0,
-        watch=watch.see,
+        watch=watch.watch_delta,
     )
     held, reply = is_hooked(state, "AfterModel"), None
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
             reply = item  # the last one: a stream that isn't read to its end is closed later, by a task of its own
         elif not held:
-            runtime.stream_writer(_shown(item))
+            runtime.stream_writer(_delta_event(item))
     if reply is None:
         raise RunError("The model's answer ended without a reply.")
     return reply, watch
 
 
-def _shown(item: TextDelta | ThoughtDelta) -> Event:
+def _delta_event(item: TextDelta | ThoughtDelta) -> Event:
     if isinstance(item, TextDelta):
         return MessageEvent(role="assistant", content=item.text, delta=True)
     return Thought(content=item.text)
 
 
-def _late(left_s: float | None) -> TurnState:
+def _time_up_update(left_s: float | None) -> TurnState:
     message = f"The answer took longer than the {left_s:.1f} s that were left."
     return {"error": {"type": "timeout", "message": message}, "failed_model": ""}
 
 
-def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> TurnState:
+def _retry_or_error_update(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> TurnState:
     """The plan for the next attempt; if there is none, the error stands."""
     before, left_s = state.get("retry"), state.get("time_left_s")
     failures, spent_s = (before["failures"], before["spent_s"]) if before else (0, 0.0)
     plan = deps.models.plan_retry(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
-        stands = _standing(error, model, state.get("unavailable", {}), deps.info)
+        stands = _note_unavailable_model(error, model, state.get("unavailable", {}), deps.info)
         return {**stands, "retry": plan if error.retryable else None}
     if left_s is not None and plan["spent_s"] >= left_s:
-        return {**_late(left_s), "retry": {**plan, "at": 0}}
+        return {**_time_up_update(left_s), "retry": {**plan, "at": 0}}
     return {"retry": plan}
 
 
@@ -253,14 +262,14 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     reason = state.get("finish_reason", "")
     if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
-        return _ended("error", "blocked", text)
+        return _end_update("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
-    problem = state["stream_problem"] or _problem(message, reason, answers_tool)
+    problem = state["stream_problem"] or _reply_problem(message, reason, answers_tool)
     if not problem:
         if is_hooked(state, "AfterModel"):
             return {"label": "whole", "turn_status": "calls" if message.tool_calls else "ok"}
         label = "calls" if message.tool_calls else "answered"
-        return {**accepted(state, transcript, state["candidate"]), "label": label}
+        return {**accept_answer(state, transcript, state["candidate"]), "label": label}
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
@@ -271,7 +280,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     again_with = f"Try again with: {runtime.context.info.command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
-    return _ended("invalid_stream", "invalid_stream", text)
+    return _end_update("invalid_stream", "invalid_stream", text)
 
 
 @node(
@@ -305,12 +314,12 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "again"}
 
 
-def _ended(status: str, kind: str, message: str) -> TurnState:
+def _end_update(status: str, kind: str, message: str) -> TurnState:
     label = "error" if status == "error" else "invalid"
     return {"label": label, "turn_status": status, "error": {"type": kind, "message": message}}
 
 
-def _problem(message: Message, reason: str, answers_tool: bool) -> str:
+def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
     """Why the answer is unusable; empty: it is usable (`docs/internals.md#a-usable-answer`)."""
     if message.tool_calls:
         return ""
@@ -333,25 +342,28 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     deps = runtime.context
     answer = deps.transcript.message(state["candidate"])
     payload = {
-        "llm_request": shown_request(await request_of(state, deps)),
-        "llm_response": shown_answer(answer, state.get("finish_reason", "")),
+        "llm_request": request_for_hooks(await build_turn_request(state, deps)),
+        "llm_response": answer_for_hooks(answer, state.get("finish_reason", "")),
     }
-    outcome = await fired("AfterModel", payload, state, runtime)
-    if end := ending("AfterModel", outcome, "the answer", runtime):
+    outcome = await fire_hooks("AfterModel", payload, state, runtime)
+    if end := prompt_end("AfterModel", outcome, "the answer", runtime):
         return {**end}
     record = state["candidate"]
-    text = replacement("AfterModel", outcome, runtime)
+    text = replacement_text("AfterModel", outcome, runtime)
     if text and text != answer.text:
         # Thoughts and their signature belong to the replaced text; calls keep their own.
         answer = answer.model_copy(
             update={"content": text, "thought": None, "signature": None, "opaque": None}
         )
         record = deps.transcript.append(state["head"], [answer])
-    _tell(answer, runtime)
-    return {**accepted(state, deps.transcript, record), "label": "calls" if answer.tool_calls else "answered"}
+    _emit_held_back_text(answer, runtime)
+    return {
+        **accept_answer(state, deps.transcript, record),
+        "label": "calls" if answer.tool_calls else "answered",
+    }
 
 
-def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
+def _emit_held_back_text(answer: Message, runtime: Runtime[Deps]) -> None:
     """Emit the text that was held back."""
     if answer.thought:
         runtime.stream_writer(Thought(content=answer.thought))
@@ -384,7 +396,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "second loop", "loop_count": count, "turn_status": "loop_detected", "error": error}
 
 
-def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
+def accept_answer(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     """`reply` is the record of the answer, after the conversation's head. Its text is kept for AfterAgent hooks."""
     message = transcript.message(reply)
     update: TurnState = {
@@ -398,7 +410,9 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     return update
 
 
-def _standing(error: ModelError, model: str, unavailable: Mapping[str, str], info: RunInfo) -> TurnState:
+def _note_unavailable_model(
+    error: ModelError, model: str, unavailable: Mapping[str, str], info: RunInfo
+) -> TurnState:
     """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
 
     Without `failed_model` the model isn't to blame: another would fail as well.
@@ -413,7 +427,7 @@ def _standing(error: ModelError, model: str, unavailable: Mapping[str, str], inf
     return {**failed, "unavailable": dict(unavailable), "failed_model": ""}
 
 
-def _spoken(history: Sequence[Message]) -> list[str]:
+def _texts_since_person(history: Sequence[Message]) -> list[str]:
     """The model's texts since a person or tool spoke: an answer it was told to continue."""
     texts: list[str] = []
     for message in reversed(history):

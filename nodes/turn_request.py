@@ -6,21 +6,21 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import size, unsent
-from interlock.nodes.hooks import ending, fired, fires, warn
+from interlock.nodes.compress_snapshot import conversation_size, unsent_messages
+from interlock.nodes.hooks import fire_hooks, fires, prompt_end, warn_about_hook
 from interlock.nodes.turn_messages import (
     REQUEST,
     BadChangeError,
     RequestChange,
     ToolChoice,
     TurnRequest,
-    changed_messages,
-    read,
-    replacement,
-    request_of,
-    shown_request,
+    apply_message_changes,
+    build_turn_request,
+    read_hook_field,
+    replacement_text,
+    request_for_hooks,
 )
-from interlock.nodes.turn_reply import accepted
+from interlock.nodes.turn_reply import accept_answer
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
@@ -64,15 +64,15 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
-        return _refuse(
+        return _refuse_turn(
             runtime, "max_session_turns", f"The session's limit of {counted(session, 'turn')} is reached"
         )
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
-        return _refuse(
+        return _refuse_turn(
             runtime, "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
         )
-    known = size(runtime.context, state)
+    known = conversation_size(runtime.context, state)
     long = known.is_crowded or known.reaches(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,
@@ -82,7 +82,7 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
+def _refuse_turn(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     flag = kind.replace("_", "-")
     message = f"{what}. Go on with: {runtime.context.info.command(f'--{flag} N')}"
     error = {"type": kind, "message": message}
@@ -101,12 +101,12 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    plain = sum(map(estimate_message, unsent(history) if known else history))
+    plain = sum(map(estimate_message, unsent_messages(history) if known else history))
     estimated = deps.models.scale_estimate(model, plain)
     remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:
         look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
-        return {"label": "look due" if look_due else _routed(state)}
+        return {"label": "look due" if look_due else _routing_label(state)}
     runtime.stream_writer(ContextOverflow(estimated=estimated, remaining=remaining))
     return {"label": "overflow"}
 
@@ -125,7 +125,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.context.steps.reasoned(task_of(runtime, "use_model"), f"{model}, by {strategy}: {reason}")
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
-    label = "hooked" if _asks_before(state) else "usable"
+    label = "hooked" if _has_request_hooks(state) else "usable"
     fresh: TurnState = {"failed_model": "", "attempt": 1, "stream_problem": "", "error": {}}
     return {**fresh, "label": label, "sticky_model": model}
 
@@ -142,38 +142,40 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """
     deps = runtime.context
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
-    request = await request_of({**unchanged, "sticky_model": state["sticky_model"]}, deps)
-    outcome = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
-    if outcome.stop is None and (text := replacement("BeforeModel", outcome, runtime)):
+    request = await build_turn_request({**unchanged, "sticky_model": state["sticky_model"]}, deps)
+    outcome = await fire_hooks("BeforeModel", {"llm_request": request_for_hooks(request)}, state, runtime)
+    if outcome.stop is None and (text := replacement_text("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
-        return {**accepted(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
-    if end := ending("BeforeModel", outcome, "the request", runtime):
+        return {**accept_answer(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
+    if end := prompt_end("BeforeModel", outcome, "the request", runtime):
         return {**end}
     label = "choose tools" if is_hooked(state, "BeforeToolSelection") else "ask"
-    return {**_UNCHANGED, **_changes(outcome, state["head"], request, runtime), "label": label}
+    return {**_UNCHANGED, **_apply_hook_changes(outcome, state["head"], request, runtime), "label": label}
 
 
-def _changes(outcome: HookOutcome, head: str, request: TurnRequest, runtime: Runtime[Deps]) -> TurnState:
+def _apply_hook_changes(
+    outcome: HookOutcome, head: str, request: TurnRequest, runtime: Runtime[Deps]
+) -> TurnState:
     """Apply each valid change; report the others to people."""
     deps = runtime.context
     changed: TurnState = {}
     try:
-        wanted = read(RequestChange, outcome.output, "llm_request")
+        wanted = read_hook_field(RequestChange, outcome.output, "llm_request")
         if wanted is None:
             return changed
         changed["request_temperature"] = wanted.config.temperature
         if wanted.model and wanted.model != request.model:
             changed["request_model"] = deps.models.resolve(wanted.model)
         if wanted.messages is not None:
-            messages = changed_messages(wanted.messages, request.messages)
-            changed["request_head"] = _chain(deps.transcript, head, messages)
+            messages = apply_message_changes(wanted.messages, request.messages)
+            changed["request_head"] = _store_request_chain(deps.transcript, head, messages)
     except (BadChangeError, UserError) as problem:
-        warn("BeforeModel", outcome, str(problem), runtime)
+        warn_about_hook("BeforeModel", outcome, str(problem), runtime)
     return changed
 
 
-def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> str:
+def _store_request_chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> str:
     """A chain of the messages to send; shares the prefix before the first change with the conversation's."""
     same = [*takewhile(lambda pair: pair[0] is pair[1], zip(transcript.read(head), messages, strict=False))]
     if not same:
@@ -189,27 +191,31 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
 )
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Tools not offered aren't thereby forbidden: that is up to policy."""
-    request = await request_of(state, runtime.context)
-    payload = {"llm_request": shown_request(request)}
-    outcome = await fired("BeforeToolSelection", payload, state, runtime)
-    if end := ending("BeforeToolSelection", outcome, "the request", runtime):
+    request = await build_turn_request(state, runtime.context)
+    payload = {"llm_request": request_for_hooks(request)}
+    outcome = await fire_hooks("BeforeToolSelection", payload, state, runtime)
+    if end := prompt_end("BeforeToolSelection", outcome, "the request", runtime):
         return {**end}
-    tools = _chosen(outcome, [t.name for t in request.tools], runtime)
+    tools = _tools_chosen_by_hooks(outcome, [t.name for t in request.tools], runtime)
     return {"label": "ask", "request_tools": tools}
 
 
-def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) -> list[str] | None:
+def _tools_chosen_by_hooks(
+    outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]
+) -> list[str] | None:
     """None: all. Unknown names are reported to people."""
     try:
-        choice = read(ToolChoice, outcome.output, "toolConfig")
+        choice = read_hook_field(ToolChoice, outcome.output, "toolConfig")
     except BadChangeError as problem:
-        warn("BeforeToolSelection", outcome, str(problem), runtime)
+        warn_about_hook("BeforeToolSelection", outcome, str(problem), runtime)
         return None
     if choice is None or (choice.mode != "NONE" and not choice.allowedFunctionNames):
         return None
     named = [] if choice.mode == "NONE" else choice.allowedFunctionNames or []
     if unknown := sorted(set(named).difference(offered)):
-        warn("BeforeToolSelection", outcome, f"no tool {', '.join(map(repr, unknown))} is offered", runtime)
+        warn_about_hook(
+            "BeforeToolSelection", outcome, f"no tool {', '.join(map(repr, unknown))} is offered", runtime
+        )
     return [name for name in offered if name in named]
 
 
@@ -219,7 +225,7 @@ def after_loop_check(
     """Return which level of the check found a loop, or what comes next without one."""
     match state["loop_found"].get("kind"):
         case None:
-            return _routed(state)
+            return _routing_label(state)
         case "tool_call":
             return "calls repeat"
         case "model":
@@ -228,12 +234,12 @@ def after_loop_check(
             return "text repeats"
 
 
-def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
+def _routing_label(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
     if not state.get("sticky_model"):
         return "unrouted"
-    return "hooked" if _asks_before(state) else "sticky"
+    return "hooked" if _has_request_hooks(state) else "sticky"
 
 
-def _asks_before(state: TurnState) -> bool:
+def _has_request_hooks(state: TurnState) -> bool:
     """Whether hooks on either event before the request must run; the first one's node leads to the second."""
     return is_hooked(state, "BeforeModel") or is_hooked(state, "BeforeToolSelection")

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, overload
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, JsonValue
 
-from interlock.nodes.helper_model import parsed, reply_to, unusable
-from interlock.nodes.requests import answered, asked, put_request
-from interlock.nodes.tools_results import note_person, recorded
+from interlock.nodes.helper_model import parse_json_as, request_reply, unusable_reason
+from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
+from interlock.nodes.tools_results import record_person_decision, recorded_result
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, RequestKind, ToolResult
 from interlock.state.deps import Deps
@@ -58,18 +58,18 @@ async def ask_model(
     messages = [Message(role="system", content=system)] if system else []
     messages.append(Message(role="user", content=clean(prompt)))
     shape = schema.model_json_schema() if schema else None
-    digest = _digest([role, system, prompt, shape])
+    digest = _digest_values([role, system, prompt, shape])
     problem, fresh, number = "", 0, 0
     while fresh < max(1, attempts):  # answers of an earlier drive don't count: the run would fail for ever
         task = f"{task_of(runtime, 'A model')}#{digest}.{number}"
         call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
-        reply = await reply_to(call, runtime)
+        reply = await request_reply(call, runtime)
         fresh, number = fresh + (not reply.replayed), number + 1
-        if problem := unusable(reply):
+        if problem := unusable_reason(reply):
             continue
         if schema is None:
             return reply.message.text
-        if (answer := parsed(reply.message.text, schema)) is not None:
+        if (answer := parse_json_as(reply.message.text, schema)) is not None:
             return answer
         problem = f"it is no {schema.__name__}"
     raise RunError(
@@ -94,7 +94,7 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
     ordinal = len(transcript.ids(head)) if head else 0
     text = load("run/placed_calls").text()
     if not head:  # identical calls from two branches are distinct
-        text = f"{text} [{_digest([_node_of(runtime), dict(state)])}]"
+        text = f"{text} [{_digest_values([_node_name(runtime), dict(state)])}]"
     named = tuple(
         c.model_copy(update={"id": f"{ordinal}.{i}", "args": clean_json(c.args)}) for i, c in enumerate(calls)
     )
@@ -109,7 +109,8 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
     """
     journal, calls = runtime.context.journal, range(state["count"])
     return [
-        recorded(journal, _last_attempt(journal, CallKey(message=state["message"], index=i))) for i in calls
+        recorded_result(journal, _last_attempt(journal, CallKey(message=state["message"], index=i)))
+        for i in calls
     ]
 
 
@@ -120,7 +121,7 @@ def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
     return key
 
 
-def begin_task(task: str) -> Any:
+def make_begin_node(task: str) -> Any:
     """A node that makes the text under `task` an agent's prompt."""
 
     @node(reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"))
@@ -136,7 +137,7 @@ def begin_task(task: str) -> Any:
     return begin
 
 
-def end_task(answer: str) -> Any:
+def make_end_node(answer: str) -> Any:
     """A node that takes an agent's answer from its conversation."""
 
     @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"))
@@ -151,19 +152,19 @@ def end_task(answer: str) -> Any:
     return end
 
 
-def _node_of(runtime: Runtime[Deps]) -> str:
+def _node_name(runtime: Runtime[Deps]) -> str:
     info = runtime.execution_info
     return info.checkpoint_ns.rpartition("|")[2].partition(":")[0] if info else ""
 
 
-def _digest(what: Sequence[Any]) -> str:
+def _digest_values(what: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 Node = Callable[..., Awaitable[Any]]
 
 
-def put_before_person(kind: RequestKind, question: str, show: str, options: Sequence[str]) -> Node:
+def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence[str]) -> Node:
     """A node that writes the request: `question`, with the text that the state has under `show`."""
     choices: tuple[Choice, ...] = ("proceed_once", "reject")
     if kind == "approval" and show:
@@ -186,19 +187,19 @@ def put_before_person(kind: RequestKind, question: str, show: str, options: Sequ
             parameters=(*args,),
             questions=({"question": f"{question}\n\n{text}".strip(), "options": [*options]},) if asks else (),
         )
-        put_request(runtime, request)
-        return {"label": asked(state), "approval": request.key}
+        write_request(runtime, request)
+        return {"label": asked_label(state), "approval": request.key}
 
     return ask
 
 
-def take_approval(show: str, feedback: str) -> Node:
+def make_take_approval_node(show: str, feedback: str) -> Node:
     """A node that reads the answer; the person may have edited the text shown."""
 
     @node(reads=("approval",), writes=(feedback, *filter(None, [show])), labels=("approved", "rejected"))
     async def take(state: Any, runtime: Runtime[Deps]) -> Any:
-        request, answer = answered(runtime.context, state["approval"])
-        note_person(runtime, CallKey.parse(request.call.id), request.key, answer)
+        request, answer = load_request_and_answer(runtime.context, state["approval"])
+        record_person_decision(runtime, CallKey.parse(request.call.id), request.key, answer)
         label = "rejected" if answer.choice == "reject" else "approved"
         update = {"label": label, feedback: answer.feedback or ""}
         if answer.choice == "modify":
@@ -208,14 +209,14 @@ def take_approval(show: str, feedback: str) -> Node:
     return take
 
 
-def take_answer(answer_key: str, options: Sequence[str]) -> Node:
+def make_take_answer_node(answer_key: str, options: Sequence[str]) -> Node:
     """A node that reads the answer. With options, only one of them is accepted: other answers are asked again."""
     own = (*options, "again") if options else ("answered",)
 
     @node(reads=("approval",), writes=(answer_key,), labels=(*own, "declined"))
     async def take(state: Any, runtime: Runtime[Deps]) -> Any:
-        request, answer = answered(runtime.context, state["approval"])
-        note_person(runtime, CallKey.parse(request.call.id), request.key, answer)
+        request, answer = load_request_and_answer(runtime.context, state["approval"])
+        record_person_decision(runtime, CallKey.parse(request.call.id), request.key, answer)
         text = (answer.text or "").strip()
         if answer.choice == "reject":
             return {"label": "declined", answer_key: ""}

@@ -142,7 +142,7 @@ class Configuration:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
         return [] if self.trusted else ignored_files_warning(list_project_files(*self._at), self._at[0])
 
-    def if_trusted(self) -> "Configuration":
+    def as_if_trusted(self) -> "Configuration":
         """Return what would count if the folder were trusted."""
         return load_configuration(replace(self.sources, trusted=True))
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from interlock.engine.store import Store
-from interlock.engine.store.traces import exported, fresh, open_trace
-from interlock.engine.store.traces import waiting as requests_waiting
+from interlock.engine.store.runs import exported, fresh, open_trace
+from interlock.engine.store.runs import waiting as requests_waiting
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 from interlock.telemetry.sending import Batch, Log, Sender

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from interlock.engine.read.calls import Call, calls, results
 from interlock.engine.store.chain import messages_at
-from interlock.engine.store.traces import Fresh, Trace
+from interlock.engine.store.runs import Fresh, Trace
 from interlock.services.models.names import provider_name
 from interlock.state import events as ev
 from interlock.state.messages import Message

@@ -16,7 +16,7 @@ from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
 from interlock.engine.read.run_path import run_path
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.workflows import Source
 from interlock.graphs import register_pipeline
 from interlock.graphs.pipeline import Pipeline
@@ -168,7 +168,7 @@ class Stage:
     def calls(self) -> list[tuple[str, str]]:
         """Each attempt at a tool call of the runs here: its tool, and `scheduled`, `intent` or `done`."""
         runs = [row.run for row in list_runs(self.home)]
-        return sorted((row["tool"], row["state"]) for run in runs for row in views.calls(self.home, run))
+        return sorted((row["tool"], row["state"]) for run in runs for row in queries.calls(self.home, run))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.engine import store
-from interlock.engine.store import Store
-from interlock.engine.store.address import ADDRESS, placed
+from interlock.engine.store import ADDRESS, Store, placed
 from interlock.engine.store.connection import Adapter
 from interlock.engine.store.tables import TABLES
 

@@ -23,7 +23,7 @@ from pages import followed
 from patience import HANG_S
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
-from interlock.engine.client.threads import Waiting, decision_of
+from interlock.engine.client.threads import WaitingRequest, decision_from_answer
 from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.state.calls import ApprovalRequest, CallView
@@ -352,7 +352,7 @@ def test_the_schema_of_an_unknown_outcome_names_its_answers() -> None:
     assert fields["text"]["enum"] == ["redo", "skip"]
     assert "proceed_once: redo" in fields["choice"]["description"]
     for said, choice in (("redo", "proceed_once"), ("skip", "reject"), ({"choice": "reject"}, "reject")):
-        assert decision_of(Waiting("r-1", "i", request), said).choice == choice
+        assert decision_from_answer(WaitingRequest("r-1", "i", request), said).choice == choice
 
 
 def test_the_second_event_protocol_streams_asks_and_goes_on(ours: Ours) -> None:

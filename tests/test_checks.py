@@ -15,9 +15,8 @@ from scripted import call, tools
 
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.store import options_of
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.snapshots import ignored_in
+from interlock.engine.store.runs import ignored_in, options_of
 from interlock.engine.travel.replay import replay
 from interlock.state.events import AgentBlocked
 

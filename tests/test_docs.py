@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from interlock.cli.version import VERSION
-from interlock.engine.diagrams import render
+from interlock.engine.diagrams import render_diagram
 from interlock.graphs import PIPELINES
 from interlock.tools.table import TOOLS
 
@@ -43,7 +43,7 @@ def test_the_command_fills_stale_blocks_and_the_rest_stays(
         assert f"| `{name}` | {what} | [diagram](../diagrams/{name}.mmd) |\n" in text
     for name in TOOLS:
         assert f"| `{name}` | " in text
-    assert f"```mermaid\n{render('turn')!s}```\n" in text
+    assert f"```mermaid\n{render_diagram('turn')!s}```\n" in text
     assert "```text\nInterlock: a coding agent" in text
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from interlock.engine.diagrams.shape import Edge, connections, places
+from interlock.engine.diagrams.graph_model import Edge, merged_edges, walk_graphs
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.additions import PLACES
 from interlock.graphs.graph import Compiled
@@ -57,7 +57,7 @@ def graphs() -> dict[str, Compiled]:
     """By name; of those built to several depths, the one with sub-agents."""
     found: dict[str, Compiled] = {}
     for workflow in PIPELINES:
-        for _, graph in places(load_pipeline(workflow).build().compile()):
+        for _, graph in walk_graphs(load_pipeline(workflow).build().compile()):
             before = found.setdefault(graph.name or "", graph)
             found[graph.name or ""] = max(before, graph, key=lambda one: len(one.builder.nodes))
     return found
@@ -65,7 +65,7 @@ def graphs() -> dict[str, Compiled]:
 
 @cache
 def edges(graph: str) -> dict[tuple[str, str], Edge]:
-    return {(edge.source, edge.target): edge for edge in connections(graphs()[graph])}
+    return {(edge.source, edge.target): edge for edge in merged_edges(graphs()[graph])}
 
 
 def is_node(graph: str, node: str) -> bool:

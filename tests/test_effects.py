@@ -27,7 +27,7 @@ from interlock.engine.options import Options
 from interlock.engine.read import list_runs
 from interlock.engine.travel.fork import fork_run
 from interlock.engine.travel.replay import replay
-from interlock.nodes.effects import Entry
+from interlock.nodes.effects import EffectEntry
 from interlock.state.deps import GRACE_S
 from interlock.testing import Stage, kill_everywhere, said
 from interlock.workflow import (
@@ -433,9 +433,9 @@ def test_a_coroutine_that_a_stop_cuts_short_has_an_unknown_outcome_however_it_en
     stage: Stage, ends_as: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Entry.__init__,
+        EffectEntry.__init__,
         "__defaults__",
-        tuple(0.05 if value == GRACE_S else value for value in Entry.__init__.__defaults__ or ()),
+        tuple(0.05 if value == GRACE_S else value for value in EffectEntry.__init__.__defaults__ or ()),
     )
     calls: list[str] = []
 

@@ -25,12 +25,12 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import build_parser
-from interlock.engine.store import Store, audit, note_error
-from interlock.engine.store.address import state_home
+from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
-from interlock.engine.store.audited import sign
+from interlock.engine.store.integrity import sign
+from interlock.engine.store.leases import end_lease, read_lease
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back
-from interlock.engine.store.runs import end_lease, read_lease
+from interlock.engine.store.runs import note_error
 
 __all__ = ["run"]
 

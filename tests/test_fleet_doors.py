@@ -80,7 +80,7 @@ def _driven_elsewhere() -> int:
 
 
 def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet: Run, ours: Ours) -> None:
-    from interlock.engine.store.admission import leave
+    from interlock.engine.store.rate_limits import leave
 
     assert fleet("limits", "user=ci", "--runs", "1").code == 0
     token = ours.tokens("new", "ci", "--role", "drive")
@@ -192,7 +192,7 @@ def _prompt(page: httpx.Client, run: str, text: str) -> httpx.Response:
 def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next_server(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
 ) -> None:
-    from interlock.engine.store.admission import leave
+    from interlock.engine.store.rate_limits import leave
 
     page, run = talked
     assert fleet("limits", "user=ci", "--runs", "1").code == 0

@@ -19,7 +19,7 @@ from scripted import call, tools
 from test_fleet import Worker, on_another_host, served_page
 from test_fleet_git import Begin, begin, git, origin, settings
 
-from interlock.engine.store.address import state_home
+from interlock.engine.store import state_home
 
 __all__ = ["begin", "origin", "run", "settings"]
 

@@ -19,7 +19,7 @@ from patience import sweep_part
 from test_fleet import fleet
 from test_fleet_git import Begin, begin, git, origin, settings
 
-from interlock.engine.store.address import state_home
+from interlock.engine.store import state_home
 from interlock.fleet import checkout, delivery, job, mirrors
 
 __all__ = ["begin", "fleet", "origin", "run", "settings"]

@@ -14,11 +14,10 @@ from patience import until
 from scripted import shell, tools
 from test_fleet import Worker, fleet
 
-from interlock.engine.store import Store
-from interlock.engine.store.address import state_home
-from interlock.engine.store.admission import admit
+from interlock.engine.store import Store, state_home
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import hand_to_workers, take_over
+from interlock.engine.store.queue import hand_to_workers, requeue_abandoned_run
+from interlock.engine.store.rate_limits import admit
 
 __all__ = ["fleet", "run"]
 
@@ -71,14 +70,14 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
     assert fetched() is None
     with writing() as conn:
         for abandoned in conn.jobs.unsure(12.0):
-            take_over(conn, abandoned)
+            requeue_abandoned_run(conn, abandoned)
     assert [job[1] for _ in names if (job := fetched())] == names
 
 
 def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(
     fleet: Run, tmp_path: Path
 ) -> None:
-    from interlock.engine.store.admission import admit, leave
+    from interlock.engine.store.rate_limits import admit, leave
 
     assert fleet("limits", "user=*", "--runs", "1").code == 0
     names = [begin(fleet, tmp_path, user) for user in ("anna", "anna", "bob")]
@@ -119,7 +118,7 @@ FIGURES = {
 def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
     fleet: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store.limits import applying, count, wait_for
+    from interlock.engine.store.rate_limits import applying, count, wait_for
 
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -141,7 +140,7 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
 
 
 def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet: Run) -> None:
-    from interlock.engine.store.limits import applying, count, wait_for
+    from interlock.engine.store.rate_limits import applying, count, wait_for
 
     names = {"user": "anna", "workflow": "main"}
 

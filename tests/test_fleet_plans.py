@@ -117,8 +117,7 @@ def test_no_look_up_of_one_run_in_a_file_scans_a_table(
 ) -> None:
     from contextlib import closing
 
-    from interlock.engine.store import sqlite
-    from interlock.engine.store.address import state_home
+    from interlock.engine.store import sqlite, state_home
 
     monkeypatch.delenv("INTERLOCK_STORE", raising=False)
     script = put(tmp_path / "script.json", SCRIPT)

@@ -38,7 +38,7 @@ __all__ = ["fleet", "run"]
 )
 def test_a_time_counts_in_its_time_zone(cron: str, zone: str, after: str, expected: str) -> None:
     pytest.importorskip("croniter")
-    from interlock.engine.store.schedules import next_time
+    from interlock.engine.store.queue import next_time
 
     utc = ZoneInfo("UTC")
     found = next_time(cron, zone, datetime.fromisoformat(after).replace(tzinfo=utc))
@@ -115,8 +115,7 @@ def _cut(*_: object) -> None:
 def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store import schedules
-    from interlock.engine.store.address import state_home
+    from interlock.engine.store import queue, state_home
     from interlock.fleet import scheduled
 
     name = _scheduled(fleet, tmp_path)
@@ -126,11 +125,11 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fetch = "select (procrastinate_fetch_job_v2(null, null)).args ->> 'due'"
     with writing() as conn:
         (due,) = conn.execute(fetch).fetchone()
-        schedules.take_over(conn, 12)
+        queue.retry_abandoned_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(scheduled, "leave_with_worker", lambda: None)
     with monkeypatch.context() as patch:
-        patch.setattr(scheduled.schedules, "started", _cut)
+        patch.setattr(scheduled.queue, "started", _cut)
         assert scheduled.main(name, due, str(state_home())) == scheduled.TRY_AGAIN
     assert scheduled.main(name, due, str(state_home())) == 0
     (row,) = fleet("runs", "--json").json
@@ -138,5 +137,5 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
         conn.stored("delete from procrastinate_jobs")  # whatever lost it
-        schedules.take_over(conn, 12)
+        queue.retry_abandoned_starts(conn, 12)
         assert [row[2] for row in conn.execute(jobs)] == [False], "a schedule without a job is planned"

@@ -24,7 +24,7 @@ from starlette.requests import Request
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
-from interlock.engine.diagrams import render
+from interlock.engine.diagrams import render_diagram
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.read.run_path import path_of
 from interlock.engine.store import Store
@@ -112,7 +112,7 @@ def drawn(options: Options, run: str, depth: int) -> set[str]:
     """The lines that `interlock diagram --run` draws."""
     workflow, _ = find_workflow(written(options, AGENT), options)
     taken = path_of(step_rows(options.home, run), "waiting", waits(options.home, run))
-    return {line.strip() for line in str(render(workflow, depth=depth, path=taken)).splitlines()}
+    return {line.strip() for line in str(render_diagram(workflow, depth=depth, path=taken)).splitlines()}
 
 
 def test_a_graph_runs_from_its_file_is_drawn_with_those_inside_it_and_its_own_classes_come_back(
@@ -1205,7 +1205,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": None}, "planned")
     path = {"path_params": {"run": row["run"]}}
     asked = Request({"type": "http", "query_string": b"step=1", "headers": [], **path})
-    answer = asyncio.run(state_on_page(cast(Any, SimpleNamespace(client=Client.at_home())), asked))
+    answer = asyncio.run(state_on_page(cast(Any, SimpleNamespace(client=Client.for_this_user())), asked))
     assert json.loads(bytes(answer.body), parse_constant=pytest.fail)["values"] == state
     changed = run("diff", "latest", "0", "1").out
     assert '+ raw: "_w=="' in changed and "+ point.x: 1" in changed
@@ -1376,7 +1376,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     put(Path("last"), "second")
     with monkeypatch.context() as patch:
         if earlier:
-            patch.setattr(guarded_tools, "_key_of", numbered)
+            patch.setattr(guarded_tools, "_invocation_key", numbered)
         parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
     calls = {request["call"]: request["id"] for request in parked.pending}
     assert set(calls) == {"first", "second"}

@@ -9,7 +9,7 @@ import pytest
 from interlock.engine import Decision
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, steps
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.state.errors import UserError
 from interlock.testing import Stage, kill_everywhere
 
@@ -42,7 +42,7 @@ def answers(request: Pending) -> Decision:
 
 def decided(stage: Stage) -> str:
     """How many requests were decided: a kill passes none over."""
-    return str(sum(len(views.answered(stage.home, row.run)) for row in list_runs(stage.home)))
+    return str(sum(len(queries.answered(stage.home, row.run)) for row in list_runs(stage.home)))
 
 
 SAMPLE = ("validated", "parallel", "asking_on", "functional")

@@ -14,8 +14,7 @@ from scripted import shell, tools
 
 from interlock.engine import Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.journal import HookLog, SqlJournal
 
 DONE = {"text": "done"}
 

@@ -13,7 +13,7 @@ from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific
 
 from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.store.hook_calls import HookLog
+from interlock.engine.store.journal import HookLog
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent, MessageEvent, Thought
 
 DONE = {"text": "All of it is done."}

@@ -407,7 +407,7 @@ def test_the_sub_rooms_of_services_go_one_way() -> None:
         seen += free
 
 
-FOREIGN_ROOM = ("graphs/foreign.py", "engine/store/foreign.py", "engine/travel/adopt.py")
+FOREIGN_ROOM = ("graphs/foreign.py", "engine/store/foreign_saver.py", "engine/travel/adopt.py")
 """Where a graph that knows nothing of Interlock is dealt with: as a workflow, its checkpoints, and threads of it."""
 REGISTRY = ("engine/graph_files.py", "engine/workflows.py")
 """Where workflows are made of files."""

@@ -12,12 +12,11 @@ from scripted import call, says, tools
 from test_compress import compressor, snapshot
 
 from interlock.engine import Outcome
-from interlock.engine.store import Store, select
-from interlock.engine.store import runs as removal
+from interlock.engine.store import Store, retention, select
 from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.damage import damage
-from interlock.engine.store.runs import remove_run
+from interlock.engine.store.integrity import damage
+from interlock.engine.store.retention import remove_run
 from interlock.services.files.filesystem import OutputFiles, store_content
 
 DONE = {"text": "done"}
@@ -175,7 +174,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
     assert before, "the whole output"
     remove_run(home, first)
     assert kept() == before
-    remove = removal.remove_untouched
+    remove = retention.remove_untouched
 
     def meanwhile(path: Path, since: float) -> None:
         """Another run stores the same bytes; its row comes later."""
@@ -184,7 +183,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
         remove(path, since)
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "remove_untouched", meanwhile)
+        patch.setattr(retention, "remove_untouched", meanwhile)
         remove_run(home, second)
     assert kept() == before
     remove_run(home, drive(stage, *replies).run)

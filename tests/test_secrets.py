@@ -15,8 +15,8 @@ from fake_gemini.fake import FakeGemini
 from folders import put
 from scripted import says, tools
 
-from interlock.engine.store import unpacked
 from interlock.engine.store.audit import Record
+from interlock.engine.store.checkpoints import unpacked
 from interlock.services.files.blobs import inflate_body
 
 GITHUB = "ghp_" + "aB3d" * 9

@@ -20,7 +20,7 @@ from patience import HANG_S
 from interlock.engine import Decision
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.foreign import saver_for
+from interlock.engine.store.foreign_saver import saver_for
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import PIPELINES

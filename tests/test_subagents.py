@@ -201,7 +201,7 @@ def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path
 def left(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     """What is left of two minutes whenever it is looked at, then nothing: however busy the machine is."""
     spent = iter([120 - left for left in seconds])
-    monkeypatch.setattr("interlock.nodes.subagent.spent_s", lambda _: next(spent, 120.0))
+    monkeypatch.setattr("interlock.nodes.subagent.agent_seconds_spent", lambda _: next(spent, 120.0))
 
 
 def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

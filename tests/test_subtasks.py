@@ -12,7 +12,7 @@ from interlock.cli.main import main as cli
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.read import list_runs, waiting_requests
-from interlock.engine.store.runs import remove_run
+from interlock.engine.store.retention import remove_run
 from interlock.services.files.blobs import inflate_body
 from interlock.state.errors import UserError
 

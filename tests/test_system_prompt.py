@@ -9,7 +9,7 @@ from folders import put, tree
 from places import Place
 
 from interlock.engine import run_sync
-from interlock.engine.diagrams import render
+from interlock.engine.diagrams import render_diagram
 from interlock.engine.read import steps
 from interlock.nodes.system_sections import MAIN, SMALL, SMALL_TASK, TASK
 from interlock.state.text import estimate_tokens
@@ -219,7 +219,7 @@ def test_a_small_prompt_is_gathered_in_a_node_of_its_own(
 
 
 def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> None:
-    drawn = str(render("system-prompt"))
+    drawn = str(render_diagram("system-prompt"))
     texts = dict(re.findall(r'(\w+)(?:\[|\{\{)"(.*)"', drawn))
     branches = re.findall(r"(\w+_if\d+) -\.-> (\w+)", drawn)
     found = {

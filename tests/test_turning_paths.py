@@ -16,8 +16,8 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import step_rows, steps
 from interlock.engine.read.run_path import run_path
-from interlock.nodes.loop_detectors import call_key, is_polling
-from interlock.nodes.main import TURN_ENDS, turn_end
+from interlock.nodes.loop_detectors import hash_call, is_polling
+from interlock.nodes.main import TURN_ENDS, turn_end_label
 from interlock.state.errors import RunError
 from interlock.state.messages import Message, ToolCall
 from interlock.state.turn import TurnStatus
@@ -407,7 +407,7 @@ def test_polling_ends_when_all_calls_remembered_are_the_same() -> None:
     for number in range(25):
         history.append(Message(role="assistant", tool_calls=(ToolCall(id=f"{number}", name="ls", args={}),)))
         history.append(Message(role="tool", tool_call_id=f"{number}", content=f"{number} of 100"))
-    key = call_key("ls", {})
+    key = hash_call("ls", {})
     assert is_polling([key] * 24, 1, history)
     assert not is_polling([key] * 25, 1, history)
     assert not is_polling([key] * 5, 1, history[:7]), "not answered four times"
@@ -431,8 +431,8 @@ def test_a_helper_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None
 
 
 def test_something_follows_every_status_of_a_turn_and_an_unknown_one_is_an_error() -> None:
-    followed = {status: turn_end(status) for status in get_args(TurnStatus)}
+    followed = {status: turn_end_label(status) for status in get_args(TurnStatus)}
     ends = {status for status, end in followed.items() if end not in TURN_ENDS}
     assert ends == {"calls", "ok", "loop_nudge"}
     with pytest.raises(RunError, match="'well', which nothing follows"):
-        turn_end("well")
+        turn_end_label("well")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.following import Standing
-from interlock.engine.client.requests import asked, decided, keyed
+from interlock.engine.client.following import RunStanding
+from interlock.engine.client.requests import choices_by_key, describe_request, make_decision
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
@@ -88,7 +88,7 @@ class Toy:
         async with aclosing(self.client.follow(run, cursor)) as found:
             async for event, place in found:
                 self._place = place or self._place
-                if not isinstance(event, Standing):
+                if not isinstance(event, RunStanding):
                     self._event(event)
 
     def _event(self, event: Event) -> None:
@@ -107,13 +107,13 @@ class Toy:
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending], /) -> list[Decision]:
         made: list[Decision] = []
         for request in requests:
-            words, ways = asked(request), keyed(request)
+            words, ways = describe_request(request), choices_by_key(request)
             self._say(f"? {words.headline} ({words.why})")
             self._say("  " + ", ".join(f"{key} {way.label}" for key, way in ways.items()))
             self._key = asyncio.get_running_loop().create_future()
             key, _, why = (await self._key).partition(" ")
             if way := ways.get(key):
-                made.append(decided(request, way, why))
+                made.append(make_decision(request, way, why))
         return made
 
     def refused(self, error: UserError, /) -> None:

@@ -133,11 +133,11 @@ class Files(Protocol):
         """Return whether a file is a test or decides which tests run."""
         ...
 
-    def wants_tests(self, task: str) -> bool:
+    def is_asking_for_tests(self, task: str) -> bool:
         """Return whether a task says that tests are to be written or changed."""
         ...
 
-    def named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
+    def modules_named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
         """Return the repository's own modules that an output names, and those that tests (path → text) import."""
         ...
 
@@ -161,12 +161,12 @@ _NEW = re.compile(r"\b(?:write|create|add|new|generate|make a)\b", re.IGNORECASE
 def allowed_writes(messages: Sequence[Message], files: Files | None) -> AllowedWrites:
     """Return what the next call may write: not the test that fails, but what it tests."""
     task = "\n".join(m.text for m in messages if m.role == "user" and m.origin in ("person", "agent"))
-    if files is None or files.wants_tests(task):
+    if files is None or files.is_asking_for_tests(task):
         return AllowedWrites()
     seen = ModelKnowledge(messages)
     tests = {path: text or "" for path, text in seen.files.items() if files.is_test(path)}
     known = [path for path in seen.files if path not in tests]
-    named = files.named_in(seen.last_output[1] if seen.last_output else "", tests)
+    named = files.modules_named_in(seen.last_output[1] if seen.last_output else "", tests)
     first = [path for path in named if path in known]
     unread = () if known else tuple(named)
     more = not known or _NEW.search(task) is not None

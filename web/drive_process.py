@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.client import Client, Options, served, turns
+from interlock.engine.client import Client, Options, rate_limits, served
 from interlock.services.files.disk import make_private_directory, make_private_file, path_below
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
-    from interlock.engine.client.program_drive import Call
+    from interlock.engine.client.program_drive import ProgramCall
     from interlock.state.events import Event
 
 
@@ -32,7 +32,7 @@ class DriveJob:
     """What to start under the id `run`; empty: go on with `run`."""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prompt: str | None = None
-    call: "Call | None" = None
+    call: "ProgramCall | None" = None
     """Of a program, by the API."""
     in_turn: bool = False
     """Limits over all workers hold for it (`prompts.py`)."""
@@ -86,10 +86,10 @@ async def _execute_job(work: DriveJob) -> None:
 
 async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
-    options = turns.limited(work.options)
+    options = rate_limits.with_fleet_limits(work.options)
     served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
     outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
-    if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, work.run)):
+    if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, work.run)):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
         served.change(options.home, "prompt", work.run, {"status": status, **waits})

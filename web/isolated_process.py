@@ -105,7 +105,7 @@ def _modification_times(folder: Path) -> list[float]:
 def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
     from interlock.engine.client import PIPELINES
 
-    own, ignored = Client(asked.options).own_workflows()
+    own, ignored = Client(asked.options).list_user_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
     unread = [f"{_UNREAD} {asked.forbidden}"] if own and asked.forbidden else []
@@ -126,11 +126,11 @@ def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
 
 def _draw_diagram(asked: IsolatedTask) -> dict[str, Any]:
     """A workflow's drawing, and the edges by which a run's path through it is found."""
-    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render
+    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render_diagram
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
     workflow, depth, session = _load_pipeline(asked), asked.given["depth"], asked.given["session"]
-    drawn = render(workflow, "svg", depth, show=groups, session=session)
+    drawn = render_diagram(workflow, "svg", depth, show=groups, session=session)
     return {
         "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
         "edges": declared_by_place(workflow, depth, session),
@@ -149,9 +149,9 @@ def _load_pipeline(asked: IsolatedTask) -> "Pipeline | str":
 
 
 def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client.travel import beside
+    from interlock.engine.client.travel import replay_beside_record
 
-    return beside(Client(asked.options), asked.name, asked.given.get("swap") or None)
+    return replay_beside_record(Client(asked.options), asked.name, asked.given.get("swap") or None)
 
 
 def _export_run(asked: IsolatedTask) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.engine.client import Decision
-from interlock.engine.client.cancel import cancel
-from interlock.engine.client.requests import answered, rewritten
+from interlock.engine.client.cancel import cancel_named_run
+from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
 from interlock.web import drive_launcher
 from interlock.web.drive_process import DriveJob
 from interlock.web.endpoints import RefusedError, build_submission, read_body, require_object, run_from_path
@@ -19,7 +19,7 @@ from interlock.web.page_context import PageContext
 
 async def start_run(page: PageContext, request: Request) -> Any:
     given = await read_body(request)
-    run = page.client.new_id()
+    run = page.client.new_run_id()
     workflow = given.get("workflow")
     if not isinstance(workflow, str) or not workflow:
         raise RefusedError(
@@ -71,9 +71,9 @@ def _build_decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Dec
     if request is None:
         raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
     if choice == "modify":
-        return rewritten(request, require_object(given.get("args") or {}, "args"))
+        return decide_with_arguments(request, require_object(given.get("args") or {}, "args"))
     if request["kind"] == "question" and choice == "proceed_once":
-        return answered(request, [text])
+        return decide_with_answers(request, [text])
     spoken = text if request["kind"] == "outcome" else None
     refused = choice == "reject" and not spoken
     return Decision(name, cast("Any", choice), feedback=text if refused else None, text=spoken)
@@ -94,7 +94,7 @@ async def stop_run(page: PageContext, request: Request) -> Any:
         await asyncio.to_thread(drive_launcher.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
-    found = await asyncio.to_thread(cancel, page.options, row.run, person.name)
+    found = await asyncio.to_thread(cancel_named_run, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
         await page.prompts.resume_run(row, None, build_submission(page.options, {}, person))
     return {"run": row.run, "became": found.became}

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.client.following import Standing, changed
+from interlock.engine.client.following import RunStanding, watch_store_changes
 from interlock.engine.client.record import Cursor
 from interlock.web.api.drive_streams import EventStreamResponse
 from interlock.web.drive_launcher import tail_live_events
@@ -78,7 +78,7 @@ async def _follow_changes(client: Client) -> AsyncGenerator[bytes]:
     told = beat = 0.0
     due = False
     yield b"retry: 500\n\n"
-    async with aclosing(changed(client.home)) as looks:
+    async with aclosing(watch_store_changes(client.home)) as looks:
         async for is_changed in looks:
             now = time.monotonic()
             if is_changed:
@@ -98,7 +98,7 @@ async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio
     async with aclosing(client.follow(run, cursor)) as found:
         async for event, place in found:
             data: dict[str, Any]
-            if isinstance(event, Standing):
+            if isinstance(event, RunStanding):
                 data = {"type": "standing", **event._asdict()}
             elif place:
                 data = event.model_dump(mode="json")

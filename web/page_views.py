@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from interlock.cli.parsing import parse_since
 from interlock.cli.render.output import amount, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
-from interlock.engine.client.deciders import came_to, who_decided
-from interlock.engine.client.requests import Asked, asked
+from interlock.engine.client.decision_lines import call_status, deciders_line
+from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, json_text, marked, one_line
@@ -76,13 +76,13 @@ def _request_rows(client: Client, run: str | None) -> list[dict[str, Any]]:
 
 
 def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
-    words = request_words_json(asked(one["fields"]))
+    words = request_words_json(describe_request(one["fields"]))
     fields = {**one["fields"], "preview": ""}  # it stands in the words
     title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
     return {**one, "fields": fields, "asked": words, **title}
 
 
-def request_words_json(words: Asked) -> dict[str, Any]:
+def request_words_json(words: RequestView) -> dict[str, Any]:
     """A request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
@@ -202,14 +202,14 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
     step = query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
-    marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
 async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRow:
     """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
     row = run_from_path(page.client, request)
-    await asyncio.to_thread(page.client.check_code, row)
+    await asyncio.to_thread(page.client.check_run_code_trusted, row)
     return row
 
 
@@ -227,7 +227,7 @@ async def get_run(page: PageContext, request: Request) -> Any:
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
-        "trouble": await asyncio.to_thread(page.client.trouble, row),
+        "trouble": await asyncio.to_thread(page.client.describe_trouble, row),
         "costs": await asyncio.to_thread(page.client.costs, row.run),
         "resume": f"interlock resume {row.run}",
         "no_worker": await asyncio.to_thread(page.client.no_worker, [row]),
@@ -258,7 +258,11 @@ async def list_calls(page: PageContext, request: Request) -> Any:
     made = await asyncio.to_thread(page.client.calls, row.run)
     keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")
     return [
-        {**{key: getattr(call, key) for key in keys}, "who": who_decided(call), "came_to": came_to(call)}
+        {
+            **{key: getattr(call, key) for key in keys},
+            "who": deciders_line(call),
+            "came_to": call_status(call),
+        }
         for call in made
     ]
 
@@ -300,7 +304,7 @@ async def get_seen_conversation(page: PageContext, request: Request) -> Any:
     step = query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
-    return (await asyncio.to_thread(page.client.seen_at, row.run, step))._asdict()
+    return (await asyncio.to_thread(page.client.extent_at_step, row.run, step))._asdict()
 
 
 async def get_diff(page: PageContext, request: Request) -> Any:

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
+from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
 from interlock.engine.client.served import Served
-from interlock.engine.client.turns import Turn, leave_others
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_launcher import AdoptedProcess
 
@@ -28,7 +28,7 @@ class RateLimits:
     def release_abandoned(self, runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
-            leave_others(self._home, runs)
+            leave_stale_turns(self._home, runs)
 
     async def wait_for_turn(
         self,
@@ -45,8 +45,8 @@ class RateLimits:
         whose = one.body.get("submitted")
         if not self._counts or whose is None:
             return True
-        turn, model = Turn(self._home, run), one.body.get("model", "")
-        if not await asyncio.to_thread(turn.line_up, graph, whose, one.body.get("after_s")):
+        turn, model = QueuedTurn(self._home, run), one.body.get("model", "")
+        if not await asyncio.to_thread(turn.enqueue, graph, whose, one.body.get("after_s")):
             return True
         while lasts():
             why: str | None = "The store doesn't answer."
@@ -73,14 +73,14 @@ class RateLimits:
 
     async def _is_run_cancelled(self, run: str) -> bool:
         with suppress(BusyError, StoreError):  # the run goes on without the store for a while
-            return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
+            return self._counts and await asyncio.to_thread(QueuedTurn(self._home, run).is_stopped)
         return False
 
     def has_turn(self, run: str) -> bool:
         """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and Turn(self._home, run).stands()
+        return self._counts and QueuedTurn(self._home, run).stands()
 
     async def release(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
-            await asyncio.to_thread(Turn(self._home, run).leave)
+            await asyncio.to_thread(QueuedTurn(self._home, run).leave)

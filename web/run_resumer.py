@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.cli.warm.fork_client import Child
-from interlock.engine.client import Client, Options, RunRow, served, turns
+from interlock.engine.client import Client, Options, RunRow, rate_limits, served
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import BusyError, InterlockError, bug
@@ -116,7 +116,7 @@ class RunResumer:
         if failure and not began.done():
             began.set_exception(failure)
         elif failure:
-            turns.note_failure(self._home, run, failure)
+            rate_limits.record_failure(self._home, run, failure)
 
     async def _drive_within_limits(self, run: str, began: "asyncio.Future[str]") -> None:
         def told(waits: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.foreign import ForeignSaver
+from interlock.engine.store.foreign_saver import ForeignSaver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.langgraph_internals import storable_types
 from interlock.graphs.stored_values import StorableTypes, StoredForm

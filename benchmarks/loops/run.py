@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 sys.path.insert(0, str(Path(__file__).parent))
 from traces import Trace, traces
 
-from interlock.nodes.loop_check import Replay
+from interlock.nodes.loop_check import LoopReplay
 from interlock.state.loop_check import LoopEvent
 
 SEED = 4
@@ -30,7 +30,7 @@ _WRONG = 0.1
 
 def detected(trace: Trace, judge: random.Random | None) -> tuple[int, str] | None:
     """Round and kind of the first detection. Every round is a turn of one prompt."""
-    state = Replay()
+    state = LoopReplay()
     for number, events in enumerate(trace.rounds):
         (turn,) = _EVENTS.validate_python([{"type": "turn"}])
         state.take(turn)

@@ -27,7 +27,7 @@ from interlock.cli.render.output import (
     stdout_paint,
 )
 from interlock.engine.client import Client
-from interlock.engine.client.deciders import clock
+from interlock.engine.client.decision_lines import format_clock
 from interlock.state.errors import UserError
 
 _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
@@ -52,7 +52,7 @@ def audit(args: Args) -> int | None:
 
 
 def _verify_records(args: Args) -> int:
-    number, found = Client.at_home().audit_problems(
+    number, found = Client.for_this_user().audit_problems(
         tuple(_read_kept_heads(args.against)) if args.against else ()
     )
     if args.json:
@@ -66,7 +66,7 @@ def _verify_records(args: Args) -> int:
 
 
 def _read_records(args: Args) -> Iterator[dict[str, Any]]:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = _resolve_run(client, args.run) if args.run else None
     for record in client.audit_records(parse_since(args.since), run):
         entry = record._asdict()
@@ -103,7 +103,7 @@ def _print_log(args: Args) -> None:
         told = " · ".join(str(part) for part in about if part)
         tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
-        rows.append((clock(at), entry["run"], entry["kind"], tool, who, told))
+        rows.append((format_clock(at), entry["run"], entry["kind"], tool, who, told))
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
@@ -111,7 +111,7 @@ def _export_records(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _read_records(args):
             stdout_paint().print(redact_secrets(json.dumps(entry, ensure_ascii=False)))
-        return stdout_paint().print(json.dumps({"head": Client.at_home().audit_head()}))
+        return stdout_paint().print(json.dumps({"head": Client.for_this_user().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
@@ -122,7 +122,7 @@ def _export_records(args: Args) -> None:
 
 
 def _sign_head(args: Args) -> None:
-    line = json.dumps(Client.at_home().audit_head())
+    line = json.dumps(Client.for_this_user().audit_head())
     if args.to:
         try:
             with args.to.open("a", encoding="utf-8") as file:

@@ -45,9 +45,9 @@ def auth(args: Args) -> int | None:
 
 
 def _list_providers(options: Options, as_json: bool) -> None:
-    from interlock.engine.client.credentials import credentials
+    from interlock.engine.client.credentials import list_credentials
 
-    found = credentials(options)
+    found = list_credentials(options)
     if as_json:
         return show_json([one._asdict() for one in found])
     rows = [
@@ -61,15 +61,17 @@ def _list_providers(options: Options, as_json: bool) -> None:
 
 def _test_provider(options: Options, provider: str, as_json: bool) -> int:
     """Test one provider, or all that have a key or a server."""
-    from interlock.engine.client.credentials import credentials, tested
+    from interlock.engine.client.credentials import list_credentials, test_credentials
 
-    names = [provider] if provider else [one.provider for one in credentials(options) if one.key or one.url]
+    names = (
+        [provider] if provider else [one.provider for one in list_credentials(options) if one.key or one.url]
+    )
     if not names:
         raise UserError("No key and no server is set. Set one: interlock auth set PROVIDER")
     results: list[dict[str, object]] = []
     for name in names:
         try:
-            results.append({"provider": name, "works": True, "models": tested(options, name)})
+            results.append({"provider": name, "works": True, "models": test_credentials(options, name)})
         except UserError as error:
             if provider:
                 raise
@@ -95,21 +97,27 @@ def _format_models(found: list[str]) -> str:
 
 
 def _set_credentials(options: Options, provider: str, url: str) -> None:
-    from interlock.engine.client.credentials import check_provider, is_tested, lacking, shadowing, stored
+    from interlock.engine.client.credentials import (
+        can_test,
+        check_provider,
+        missing_package,
+        shadowing_variable,
+        store_credentials,
+    )
 
-    is_tried = is_tested(check_provider(provider))
+    is_tried = can_test(check_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
     key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
-    found = stored(options, provider, key, url)
+    found = store_credentials(options, provider, key, url)
     what = (
         f"{provider} works: {_format_models(found)}"
         if is_tried
         else f"{provider} is asked at {url}; not tested"
     )
     stdout_paint().print(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
-    if name := shadowing(options, provider):
+    if name := shadowing_variable(options, provider):
         stderr_paint().print(f"warning: {name} in the environment overrides it. Unset it.")
-    if missing := lacking(provider):
+    if missing := missing_package(provider):
         stderr_paint().print(f"warning: {missing}")
 
 
@@ -121,9 +129,9 @@ def _ask_for_key(question: str) -> str:
 
 
 def _remove_credentials(options: Options, provider: str) -> None:
-    from interlock.engine.client.credentials import removed
+    from interlock.engine.client.credentials import remove_credentials
 
-    still = removed(options, provider)
+    still = remove_credentials(options, provider)
     stdout_paint().print(
         f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else "")
     )

@@ -28,7 +28,7 @@ from interlock.state.text import visible_json
 from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
-    from interlock.engine.client.check import Checked, HookCheck, PolicyCheck
+    from interlock.engine.client.configuration_checks import HookCheck, PolicyAnswer, PolicyCheck
 
 _LABEL = 12
 """Columns of the label before each line."""
@@ -77,7 +77,7 @@ def policy(args: Args) -> int | None:
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
     if (args.tool is None) is (args.batch is None):
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
-    from interlock.engine.client.check import PolicyCheck
+    from interlock.engine.client.configuration_checks import PolicyCheck
 
     mode = "yolo" if args.yolo else None
     options = options_here(args, approval_mode=mode, **permission_options(args))
@@ -136,7 +136,7 @@ def _check_batch(check: "PolicyCheck", args: Args) -> int:
     return exit_code
 
 
-def _checked_object(checked: "Checked", args: Args) -> dict[str, Any]:
+def _checked_object(checked: "PolicyAnswer", args: Args) -> dict[str, Any]:
     """One flat object, the decision first."""
     found = checked.explanation.model_dump(mode="json")
     verdict = found.pop("verdict")
@@ -221,7 +221,7 @@ def hooks(args: Args) -> int | None:
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
     event = _parse_event(args.event) if args.action == "test" else None
     payload = parse_json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
-    from interlock.engine.client.check import HookCheck
+    from interlock.engine.client.configuration_checks import HookCheck
 
     check = HookCheck(options_here(args))
     if event is None:

@@ -16,7 +16,7 @@ from interlock.engine.client.doctor import (
     check_settings,
     check_state,
 )
-from interlock.engine.client.health import Finding, examined
+from interlock.engine.client.health import Finding, examine_store
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 
@@ -29,7 +29,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
     Parser.json_flag,
 )
 def doctor(args: Args) -> int | None:
-    home = Client.at_home().home
+    home = Client.for_this_user().home
     machine = [*check_machine(), *_warm_findings(), *_registered_findings(home)]
     here = [*machine, *check_settings(), *check_state(home)]
     findings = [*check_effects(args.workflow)] if args.workflow else here
@@ -69,6 +69,6 @@ def _audit_findings(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
     with show_spinner("store") as show:
         try:
-            yield from examined(home, lambda progress: show(format_progress(progress)))
+            yield from examine_store(home, lambda progress: show(format_progress(progress)))
         except InterlockError as error:
             yield Finding("problem", "store", str(error))

@@ -66,7 +66,7 @@ def _parse_groups(text: str) -> tuple[str, ...]:
     flag_argument("--skip-trust", "trust that folder for this command only"),
 )
 def diagram(args: Args) -> int | None:
-    run = Client.at_home().run(args.run) if args.run else None
+    run = Client.for_this_user().run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError(
@@ -132,10 +132,10 @@ def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str
     flag_argument("-o --output FILE", "output file; its extension sets the format", type=Path),
 )
 def export(args: Args) -> int | None:
-    run = Client.at_home().run(args.run)
+    run = Client.for_this_user().run(args.run)
     shape = args.format or _format_from_extension(args.output, _EXPORTED)
     data = (
-        Client.at_home().patch(run.run)
+        Client.for_this_user().patch(run.run)
         if shape == "patch"
         else export_run(run, shape).encode(errors="replace")
     )
@@ -155,13 +155,13 @@ def export(args: Args) -> int | None:
     ),
 )
 def diagrams(args: Args) -> int | None:
-    from interlock.engine.client.diagrams import check, write
+    from interlock.engine.client.diagrams import check_diagrams, write_diagrams
 
     if args.write:
-        for path in write(args.folder):
+        for path in write_diagrams(args.folder):
             stdout_paint().print(str(path))
         return None
-    problems = check(args.folder)
+    problems = check_diagrams(args.folder)
     for problem in problems:
         stderr_paint().print(problem)
     return 1 if problems else 0

@@ -17,16 +17,16 @@ from interlock.cli.parsing import (
 from interlock.cli.render.live_calls import call_mark
 from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.cancel import cancel as cancel_run
+from interlock.engine.client.cancel import cancel_named_run as cancel_run
+from interlock.engine.client.event_lines import call_facts
 from interlock.engine.client.fleet import (
     Delivery,
     Fleet,
     FleetLimit,
-    delivery,
     is_on_server,
-    not_delivered,
+    read_delivery,
+    undelivered_files_line,
 )
-from interlock.engine.client.words import call_facts
 from interlock.state.errors import EXIT_CODES, StoreError, UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent
 
@@ -45,14 +45,14 @@ def logs(args: Args) -> int:
 
 
 async def _follow_run(client: Client, run: str, *, follows: bool) -> int:
-    from interlock.engine.client.following import Standing
+    from interlock.engine.client.following import RunStanding
 
     cursor = away = ""
     while True:
         try:
             async for told in client.follow(run, cursor):
                 cursor = told.cursor or cursor
-                if not isinstance(told.event, Standing):
+                if not isinstance(told.event, RunStanding):
                     _print_event(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.run(run)
@@ -90,7 +90,7 @@ def _print_event(event: Event) -> None:
     Parser.json_flag,
 )
 def wait(args: Args) -> int:
-    client = Client.at_home()
+    client = Client.for_this_user()
     names = [client.run(name).run for name in args.runs]
     if waits := client.no_worker(client.named_runs(names)):
         stderr_paint().print(waits)
@@ -130,12 +130,12 @@ def _report_ended_runs(client: Client, names: list[str], left: list[str], *, qui
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
             pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
             stdout_paint().print(f"{name}  {_ended_status(row)}{pushes}")
-            if behind := not_delivered(delivered):
+            if behind := undelivered_files_line(delivered):
                 stdout_paint().print(f"  not delivered: {behind}")
 
 
 def _delivery_of_run(client: Client, row: RunRow | None) -> Delivery:
-    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
+    return read_delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
 def _ended_status(row: RunRow | None) -> str:

@@ -132,7 +132,7 @@ def memory(args: Args) -> int | None:
 
 
 def _show_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folders import read_memory
+    from interlock.engine.client.folder_contents import read_memory
 
     files = read_memory(root)
     if args.json:
@@ -150,7 +150,7 @@ def _show_memory(args: Args, root: Path) -> None:
 
 
 def _add_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folders import add_to_memory
+    from interlock.engine.client.folder_contents import add_memory_line
 
-    file, is_new = add_to_memory(root, " ".join(args.text), everywhere=vars(args)["global"])
+    file, is_new = add_memory_line(root, " ".join(args.text), everywhere=vars(args)["global"])
     stdout_paint().print(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -26,7 +26,7 @@ def workflows(args: Args) -> int | None:
     options = options_here(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
     if _has_own_workflows(options):
-        own, ignored = Client(options).own_workflows()
+        own, ignored = Client(options).list_user_workflows()
         rows += [(one.name, one.summary, one.source, one.problem) for one in own]
         stderr_paint().print_all(ignored)
     if args.json:
@@ -156,9 +156,9 @@ def agents(args: Args) -> int | None:
 
 @declare_arguments(Parser.folder_flags, Parser.json_flag)
 def models(args: Args) -> None:
-    from interlock.engine.client.models import offered_models, price_table_version
+    from interlock.engine.client.offered_models import list_model_rows, price_table_version
 
-    rows, problems = offered_models(options_here(args))
+    rows, problems = list_model_rows(options_here(args))
     print_warnings(problems)
     if args.json:
         return show_json(rows)

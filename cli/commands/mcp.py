@@ -111,7 +111,7 @@ def mcp(args: Args) -> int | None:
 
 
 def _read_server_views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.client.check import McpCheck
+    from interlock.engine.client.configuration_checks import McpCheck
 
     check = McpCheck(options_here(args))
     try:
@@ -176,10 +176,10 @@ def _server_lines(view: Shown) -> Iterator[str]:
 def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folders import write_server
+    from interlock.engine.client.folder_contents import write_mcp_server
 
     file = _settings_file(args)
-    took = "replaced" if write_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
+    took = "replaced" if write_mcp_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
     trusted = args.scope == "user" or read_configuration(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
@@ -221,7 +221,7 @@ def _remove_server(args: Args) -> None:
 
 
 def _sign_in(args: Args) -> None:
-    from interlock.engine.client.check import McpCheck
+    from interlock.engine.client.configuration_checks import McpCheck
 
     name = _require_server_name(args)
     check = McpCheck(options_here(args))

@@ -30,8 +30,8 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending_requests import coloured_diff_lines, request_screen_lines
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
-from interlock.engine.client.deciders import clock
-from interlock.engine.client.requests import headline
+from interlock.engine.client.decision_lines import format_clock
+from interlock.engine.client.requests import request_headline
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
 from interlock.state.text import json_text
@@ -52,7 +52,7 @@ _SHOWN, _PRINTED = 20, 1_000
     Parser.json_flag,
 )
 def runs(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
@@ -120,7 +120,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     Parser.json_flag,
 )
 def approvals(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     row = client.run(args.run) if args.run else None
     most = None if row else _list_limit(args)
     found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
@@ -152,7 +152,7 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.terminal else 0
-            yield f"  {paint(request.id, 'cyan')}  {one_line(headline(request.fields), width)}"
+            yield f"  {paint(request.id, 'cyan')}  {one_line(request_headline(request.fields), width)}"
             yield paint(f"  {'':{len(request.id)}}  {one_line(request.fields['reason'], width)}", "dim")
         yield f"  look:     {paint(f'interlock approvals {run}', 'cyan')}"
         if any(r.fields["kind"] == "approval" for r in waiting):
@@ -166,7 +166,7 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
     flag_argument("--json", "print JSON, always with --all"),
 )
 def history(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = client.run(args.run)
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if args.json:
@@ -182,7 +182,7 @@ _PIPED = 120
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:
-    at = clock(step.started)
+    at = format_clock(step.started)
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
@@ -208,7 +208,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
     Parser.json_flag,
 )
 def diff(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     if args.files or args.call:
         return _show_file_diff(client, args)
     if len(args.steps) != 2:

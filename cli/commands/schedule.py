@@ -11,7 +11,7 @@ from interlock.cli.commands.work import RunParser, add_input_arguments, run_inpu
 from interlock.cli.parsing import Args, Parser, add_flag, choice_argument, declare_arguments, word_argument
 from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
 from interlock.engine.client import Client, state_home
-from interlock.engine.client.fleet import Fleet, schedule_option
+from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _AddParser(RunParser):
     def learn(self, words: Sequence[str]) -> None:
         """Look at the cron line first: without quotes, its second field would be the workflow."""
         first, _ = self.parse_known_intermixed_args(list(words))
-        schedule_option(first.name, first.cron, first.timezone)
+        parse_schedule_option(first.name, first.cron, first.timezone)
         super().learn(words)
 
 
@@ -84,7 +84,7 @@ def _format_time(at: float, zone: str) -> str:
 
 def _add_schedule(args: Args) -> None:
     workflow: Pipeline = args.workflow
-    when = schedule_option(args.name, args.cron, args.timezone)
+    when = parse_schedule_option(args.name, args.cron, args.timezone)
     for name in ("batch", "attach"):
         if vars(args)[name]:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")

@@ -23,16 +23,16 @@ from interlock.cli.render.output import (
 from interlock.cli.render.pending_requests import request_screen_lines
 from interlock.cli.render.workflow_results import result_lines
 from interlock.engine.client import Agent, Call, Client, RunRow, path
-from interlock.engine.client.deciders import (
+from interlock.engine.client.decision_lines import (
     DecisionRow,
-    came_to,
-    change,
-    clock,
+    argument_change_line,
+    call_status,
+    deciders_line,
+    decision_line,
     decision_words,
-    sentence,
-    who_decided,
+    format_clock,
 )
-from interlock.engine.client.requests import brief
+from interlock.engine.client.requests import brief_arguments
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
 from interlock.state.text import visible_json
@@ -50,10 +50,10 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         unknown = call.state == "intent" and not call.under_way
         mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if unknown else "·")
         took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
-        what = call.summary if call.state == "done" else came_to(call)
-        about = f"{call.tool} {cut(brief(call.args), 60)} · {one_line(what, 80)}{took}"
+        what = call.summary if call.state == "done" else call_status(call)
+        about = f"{call.tool} {cut(brief_arguments(call.args), 60)} · {one_line(what, 80)}{took}"
         yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
-        if who := who_decided(call):
+        if who := deciders_line(call):
             yield paint(f"          {who}", "dim")
 
 
@@ -67,23 +67,23 @@ def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 
 
 def lines_of_call(number_: int, call: Call, paint: Paint) -> Iterator[str]:
-    yield f"{number_:>3}  {paint(call.tool, 'bold')} · {came_to(call)} · {one_line(call.summary, 100)}"
+    yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:
         yield from _decision_lines(decision, paint)
     if call.started:
-        yield f"     {clock(call.started)} started"
+        yield f"     {format_clock(call.started)} started"
     if call.ended:
         took = f" after {elapsed(call.ms / 1000)}" if call.ms is not None else ""
-        yield f"     {clock(call.ended)} ended{took}"
+        yield f"     {format_clock(call.ended)} ended{took}"
 
 
 def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     mode = f" in mode {decision['mode']}" if decision.get("mode") else ""
     verdict = "no objection" if decision["by"] == "hook" else decision["decision"]
     nothing = f"{decision.get('who', decision['by'])}: {verdict}"
-    said = sentence(decision) or change(decision) or nothing
-    yield f"     {clock(decision['at'])} {paint(said, 'bold')}{mode}"
+    said = decision_line(decision) or argument_change_line(decision) or nothing
+    yield f"     {format_clock(decision['at'])} {paint(said, 'bold')}{mode}"
     if decision["by"] != "hook" and decision.get("reason"):
         yield f"              {one_line(decision['reason'])}"
     for part in decision.get("parts", ()):
@@ -117,11 +117,11 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
     Parser.json_flag,
 )
 def show(args: Args) -> int | None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = client.run(args.run)
     if args.verify:
         return _verify_run(client, run.run, args.json)
-    if args.dropped:
+    if args.dropped_messages:
         _show_dropped(client, run.run, args.json)
     elif args.at is not None:
         _show_state(client, run.run, args.at, args.json)
@@ -153,7 +153,7 @@ def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
     return {
         **run._asdict(),
         "path": path(taken),
-        "stopped_in": client.stopped_in(run),
+        "stopped_in": client.stopped_in_nodes(run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
@@ -190,7 +190,7 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         _plan_lines(client, run, paint),
         _label_lines("tasks", _task_lines(client, run)),
         call_lines(client, run.run, paint),
-        _label_lines("undone", (f"{clock(one.at)} {one.text}" for one in client.undone(run.run))),
+        _label_lines("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
         _label_lines("effects", _effect_lines(client, run.run, paint)),
         _label_lines("tokens", _token_lines(client, run.run)),
         _label_lines("decided", _answered_request_lines(client, run.run)),
@@ -212,17 +212,17 @@ def _output_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
 def _undelivered_files(client: Client, run: RunRow) -> list[str]:
     if not run.queue:
         return []
-    from interlock.engine.client.fleet import delivery  # which fast commands needn't import
+    from interlock.engine.client.fleet import read_delivery  # which fast commands needn't import
 
-    return [*delivery(client.home, run.run).left_behind]
+    return [*read_delivery(client.home, run.run).left_behind]
 
 
 def _undelivered_lines(client: Client, run: RunRow) -> Iterator[str]:
     if not run.queue or run.status != "done":
         return
-    from interlock.engine.client.fleet import delivery, not_delivered
+    from interlock.engine.client.fleet import read_delivery, undelivered_files_line
 
-    if left := not_delivered(delivery(client.home, run.run)):
+    if left := undelivered_files_line(read_delivery(client.home, run.run)):
         yield f"not delivered: {left}"
 
 
@@ -235,7 +235,7 @@ def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := path(taken):
         yield f"path    {format_path(root)}"
-    if stopped := client.stopped_in(run):
+    if stopped := client.stopped_in_nodes(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
     for step in taken:
@@ -326,7 +326,7 @@ def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         state = paint(effect.state, {"done": "green", "failed": "red"}.get(effect.state, "yellow"))
         took = f" in {elapsed(effect.ended - effect.started)}" if effect.ended else ""
         again = f", begun {effect.attempt} times" if effect.attempt > 1 else ""
-        yield f"{clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
+        yield f"{format_clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
 
 
 def _token_lines(client: Client, run: str) -> Iterator[str]:
@@ -367,7 +367,7 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
 
 
 def _show_dropped(client: Client, run: str, as_json: bool) -> None:
-    parts = client.dropped(run)
+    parts = client.dropped_messages(run)
     if as_json:
         return show_json({"run": run, "dropped": [_messages_json(part) for part in parts]})
     if not parts:

@@ -53,7 +53,7 @@ def store(args: Args) -> int | None:
 
 
 def _copy_runs(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
     from interlock.engine.client.fleet import copy_runs
@@ -63,14 +63,14 @@ def _copy_runs(args: Args) -> None:
 
 
 def _migrate_store(_: Args) -> None:
-    from interlock.engine.client.fleet import migrate
+    from interlock.engine.client.fleet import migrate_store
 
-    migrate(Client.at_home().home)
+    migrate_store(Client.for_this_user().home)
     return stderr_paint().print("The store has every table of this version.")
 
 
 def _prune_runs(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     kept = client.settings(Path.cwd()).store
     keep_days = args.keep_days if args.keep_days is not None else kept.keep_days
     max_gb = args.max_gb if args.max_gb is not None else kept.max_gb
@@ -116,7 +116,7 @@ _HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refus
     Parser.json_flag,
 )
 def stats(args: Args) -> None:
-    found = Client.at_home().statistics(args.by, parse_since(args.since))
+    found = Client.for_this_user().statistics(args.by, parse_since(args.since))
     if args.json:
         return show_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
     if not found:

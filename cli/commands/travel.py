@@ -38,14 +38,14 @@ _FILES_SHOWN = 40
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
-    client = Client.at_home()
+    client = Client.for_this_user()
     warn_of_unsaved_files(client, args.run)
     made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
     return _report_fork(made, args.json)
 
 
 def warn_of_unsaved_files(client: Client, run: str) -> None:
-    if line := client.unkept(run):
+    if line := client.unrestorable_line(run):
         stderr_paint().print(line)
 
 
@@ -64,7 +64,7 @@ def _report_fork(fork: "Forked", as_json: bool) -> None:
     Parser.json_flag,
 )
 def rewind(args: Args) -> int | None:
-    client, paint = Client.at_home(), stderr_paint()
+    client, paint = Client.for_this_user(), stderr_paint()
     run = client.run(args.run)
     rewound = client.rewind(run.run, args.at)
     found = rewound.changes
@@ -85,7 +85,7 @@ def rewind(args: Args) -> int | None:
 
 @declare_arguments(Parser.run_flag, Parser.call_flag, Parser.json_flag)
 def undo(args: Args) -> None:
-    client = Client.at_home()
+    client = Client.for_this_user()
     run = client.run(args.run)
     changed = client.undo(run.run, args.call)
     warn_of_unsaved_files(client, run.run)
@@ -123,7 +123,7 @@ def replay(args: Args) -> int | None:
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = stderr_paint()
-    nodes = Client.at_home().live_nodes(args.run, args.until)
+    nodes = Client.for_this_user().live_nodes(args.run, args.until)
     paint.print("These nodes run again, with all that they do outside the graph:")
     paint.print_all(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print("Answers of people and results of effect(…) come from the record.")
@@ -132,7 +132,7 @@ def _confirm_live_replay(args: Args) -> bool:
 
 
 def _replay_offline(args: Args) -> int:
-    found = Client.at_home().replay(args.run, args.until, args.swap, live=args.live)
+    found = Client.for_this_user().replay(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -165,7 +165,7 @@ def _replay_with_model(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()
-    found = Client.at_home().replay_with(args.run, args.model, args.until, [view] if view else ())
+    found = Client.for_this_user().replay_with(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
@@ -218,7 +218,7 @@ def _path_lines(paths: Any) -> Iterator[str]:
     partial(add_running_flags, serving=True),
 )
 def import_(args: Args) -> None:
-    client, options = Client.at_home(), options_from(args)
+    client, options = Client.for_this_user(), options_from(args)
     run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
     if args.json:
         return show_json({"run": run.run, "status": run.status, "step": run.step})

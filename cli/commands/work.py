@@ -47,7 +47,7 @@ def prompt(args: Args) -> int | None:
     options = options_from(args, resuming=bool(args.latest or args.resume))
     found, client = None, Client(options)
     if args.latest or args.resume:
-        found = client.to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
+        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
@@ -58,7 +58,7 @@ def prompt(args: Args) -> int | None:
             from interlock.cli.session import model_setup
             from interlock.engine.client import first_model
 
-            if not found and first_model.is_needed(options):
+            if not found and first_model.needs_first_model(options):
                 model_setup.set_up_model(options)
             if is_plain_terminal():
                 from interlock.cli.session.line_session import run_line_session as session
@@ -69,7 +69,7 @@ def prompt(args: Args) -> int | None:
     if found:
         follow_up = follow_up_from(words, found.status in ENDED)
         if follow_up and args.latest:
-            found = client.to_continue(prompted=True)  # the piped text is a prompt, too
+            found = client.run_to_continue(prompted=True)  # the piped text is a prompt, too
         return resume_run(found.run, (), follow_up, options, view_for(args, found.title))
     prompt = prompt_from(words)
     return start_run("main", {"prompt": prompt}, options, view_for(args, prompt))
@@ -210,7 +210,7 @@ def resume(args: Args) -> int | None:
 
 def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
     waiting = [request.fields for request in client.requests(run)]
-    why = "" if waiting else client.idle(run)
+    why = "" if waiting else client.why_nothing_waits(run)
     return decisions_from(args.decisions, waiting, client.past_requests(run), why)
 
 

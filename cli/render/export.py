@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from interlock.cli.render.output import amount, counted, cut, elapsed, format_path, is_diff, one_line
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call
-from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
-from interlock.engine.client.requests import brief
+from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
+from interlock.engine.client.requests import brief_arguments
 from interlock.state.context import UNDONE
 from interlock.state.names import RAISED
 from interlock.state.text import harmless, json_text, visible, visible_json
@@ -150,7 +150,7 @@ def _conversation_parts(record: Record) -> Iterator[Part]:
             if made := calls.get(call["id"]):
                 yield _call_part(*made, results.get(call["id"], ""))
             else:
-                yield Part("soft", f"calls {call['name']} {brief(call.get('args', {}))}")
+                yield Part("soft", f"calls {call['name']} {brief_arguments(call.get('args', {}))}")
     yield from (Part("soft", one["text"]) for one in record["undone"] if not one["told"])
 
 
@@ -159,17 +159,17 @@ def _read_calls(record: Record) -> Iterator[tuple[Call, Record]]:
 
 
 def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
-    started = f"{clock(call.started)}: started" if call.started else ""
-    lines = (Part("soft", line) for line in (who_decided(call), started, call.summary) if line)
+    started = f"{format_clock(call.started)}: started" if call.started else ""
+    lines = (Part("soft", line) for line in (deciders_line(call), started, call.summary) if line)
     blocks = (Part("block", visible_json(call.args, 2)), Part("block", entry["diff"] or output))
-    about = f"{number}. {call.tool} {brief(call.args)} · {came_to(call)}"
+    about = f"{number}. {call.tool} {brief_arguments(call.args)} · {call_status(call)}"
     return Part("folded", about, inside=(*lines, *blocks))
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
     decision = "".join(decision_words(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
-    return clock(item["at"]), item["by"], item["tool_name"], words
+    return format_clock(item["at"]), item["by"], item["tool_name"], words
 
 
 def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
@@ -177,7 +177,7 @@ def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
         if s["depth"] == 0:
             took = elapsed(s["ms"] / 1000)
             went = f"{s['route']}: {s['reason']}" if s["route"] == RAISED else s["route"] or ""
-            yield clock(s["started"]), str(s["step"]), s["node"], took, went
+            yield format_clock(s["started"]), str(s["step"]), s["node"], took, went
 
 
 def _usage_rows(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:

@@ -10,14 +10,14 @@ from interlock.engine.client import state_home
 from interlock.engine.client.requests import (
     EDITS,
     HEADLINE,
-    Asked,
     Request,
-    alike,
-    asked,
-    brief,
-    named,
-    plan_of,
-    ways,
+    RequestView,
+    answer_choices,
+    brief_arguments,
+    describe_request,
+    find_alike_outcomes,
+    request_name,
+    reviewed_plan,
 )
 
 PREVIEW_LINES = 120
@@ -44,7 +44,7 @@ def request_screen_lines(
         if request["id"] in grouped:
             continue
         yield ""
-        if others := alike(request, requests[number:]):
+        if others := find_alike_outcomes(request, requests[number:]):
             grouped |= {other["id"] for other in others}
             yield from _grouped_outcome_lines([request, *others], paint, limit, hidden_lines_hint(run))
             continue
@@ -93,7 +93,7 @@ def request_lines(
     `more`: how to see the lines beyond `limit`. `drawn_apart`: the caller draws a diff or a plan.
     `by_key`: it is answered with a key, and none stands for an always-choice beside all edits.
     """
-    words = asked(request)
+    words = describe_request(request)
     kind = "unknown outcome of " if words.is_unknown else ""
     title = paint(f"{count}{kind}{cut(words.headline, HEADLINE)}", "bold")
     yield title + paint(f"   [{request['id']}]", "cyan")
@@ -116,12 +116,12 @@ def _grouped_outcome_lines(
     """Unknown outcomes of one effect, a line each."""
     name = one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
-    yield f"  Why: {asked(requests[0]).why}"
-    width = max(len(named(request)) for request in requests)
+    yield f"  Why: {describe_request(requests[0]).why}"
+    width = max(len(request_name(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
-        about = brief(request["args"])
+        about = brief_arguments(request["args"])
         about = about if limit is None else cut(about, HEADLINE)
-        yield f"    {named(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
+        yield f"    {request_name(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
     if limit is not None and len(requests) > limit // _OF_GROUP:
         left = len(requests) - limit // _OF_GROUP
         yield paint(f"    … {left:,} more{more}", "yellow")
@@ -154,7 +154,7 @@ def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:
         )
 
 
-def _detail_lines(words: Asked, paint: Paint) -> Iterator[str]:
+def _detail_lines(words: RequestView, paint: Paint) -> Iterator[str]:
     width = max((len(part.text) for part in words.parts), default=0)
     for part in words.parts:
         verdict = paint(f"{part.decision:<5}", DECISION_COLOURS.get(part.decision, "dim"))
@@ -168,9 +168,9 @@ def _detail_lines(words: Asked, paint: Paint) -> Iterator[str]:
 
 def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every way to answer a request."""
-    start, name = f"interlock resume {run}", named(request)
+    start, name = f"interlock resume {run}", request_name(request)
     rows: list[tuple[str, str]] = []
-    for way in ways(request):
+    for way in answer_choices(request):
         if way.takes == "text":
             rows.append(("answer", f"{start} --answer {name}='your answer'"))
         elif way.text:
@@ -180,7 +180,7 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
             flag, label = ALWAYS[way.choice]
             rows.append((label, f"{start} --approve {name} {flag}"))
         elif way.choice == "modify":
-            keys = ("plan", "approval_mode") if plan_of(request) else request["args"]
+            keys = ("plan", "approval_mode") if reviewed_plan(request) else request["args"]
             how = f"(in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})"
             rows.append(("change it", f"{start} --edit {name}   {how}"))
         elif way.choice == "reject":
@@ -195,12 +195,12 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 def _combined_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
     start = f"interlock resume {run}"
-    approvals = [named(r) for r in requests if r["kind"] == "approval"]
+    approvals = [request_name(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) > 1:
         mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
         yield f"All at once:  {paint(f'{start} --approve all', 'cyan')}"
         yield f"Or each:      {paint(f'{start} {mixed}', 'cyan')}"
-    outcomes = [named(r) for r in requests if r["kind"] == "outcome"]
+    outcomes = [request_name(r) for r in requests if r["kind"] == "outcome"]
     if len(outcomes) > 1:
         yield f"Do all again:  {paint(f'{start} --answer all=redo', 'cyan')}"
         yield f"Leave all:     {paint(f'{start} --answer all=skip', 'cyan')}"

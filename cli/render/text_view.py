@@ -26,8 +26,14 @@ from interlock.cli.render.pending_requests import request_screen_lines
 from interlock.cli.render.view import View
 from interlock.cli.render.workflow_results import drop_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
+from interlock.engine.client.event_lines import (
+    agent_end_line,
+    call_facts,
+    call_line,
+    custom_event_line,
+    event_notice,
+)
 from interlock.engine.client.requests import PLAN_REVIEW
-from interlock.engine.client.words import agent_end, call_facts, call_summary, custom, notice
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -146,7 +152,7 @@ class TextView(View):
     def _show(self, event: Event) -> None:
         if isinstance(event, AgentBlocked) and not event.agent:
             self._intermediate()  # a blocked answer isn't the result
-        if line := notice(event, self._verbose):
+        if line := event_notice(event, self._verbose):
             self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
@@ -189,7 +195,7 @@ class TextView(View):
                 self._warned.add(line)
                 self._line(self._paint(line, "dim"))
         if isinstance(event, CustomEvent):
-            self._said = custom(event)
+            self._said = custom_event_line(event)
         elif isinstance(event, Finished):
             if self._verbose and self._thought:
                 self._line(self._paint(self._thought.strip(), "dim"), reading=True)
@@ -301,11 +307,11 @@ class ToolLines:
         if isinstance(event, AgentStart):
             self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
         else:
-            self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end(event)}")
+            self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end_line(event)}")
 
     def begin(self, event: ToolUse | ToolStart) -> None:
         """Record a call that was requested or started; its arguments may have been changed in between."""
-        self._calls[event.agent, event.tool_id] = RunningCall(call_summary(event))
+        self._calls[event.agent, event.tool_id] = RunningCall(call_line(event))
 
     def output(self, event: ToolOutput) -> None:
         call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
@@ -325,9 +331,7 @@ class ToolLines:
         mark, style = call_mark(event)
         facts = "".join(f" · {fact}" for fact in call_facts(event))
         less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
-        self._line(
-            self._paint(mark, style) + " " + self._cut(self._cut(call_summary(event), less + 2) + facts)
-        )
+        self._line(self._paint(mark, style) + " " + self._cut(self._cut(call_line(event), less + 2) + facts))
 
     def _output_line(self, line: str) -> None:
         self._line(self._paint(f"  │ {self._cut(strip_terminal_codes(line), 4)}", "dim"), reading=True)

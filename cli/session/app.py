@@ -46,7 +46,7 @@ from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.terminal_output import HeldOutput, handle_once, split_portion, terminal_size
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
-from interlock.engine.client.choices import next_approval_mode
+from interlock.engine.client.choices import switch_to_next_approval_mode
 from interlock.engine.client.requests import Request
 from interlock.state.errors import bug
 from interlock.state.events import NotificationEvent
@@ -241,7 +241,7 @@ class App:
             handle_line(self.session, text)
 
     def _next_mode(self) -> None:
-        next_approval_mode(self.session)
+        switch_to_next_approval_mode(self.session)
         self.paint()
 
     async def _watch(self) -> None:

@@ -12,7 +12,7 @@ from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
 from interlock.cli.render.output import amount, counted, elapsed, one_line, strip_terminal_codes
 from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.words import agent_end, call_facts, call_summary
+from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -72,9 +72,7 @@ def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -
     mark, colour = call_mark(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
-    what = Text.assemble(
-        (mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_summary(event))
-    )
+    what = Text.assemble((mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_line(event)))
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
     fits = what.cell_len + short.cell_len + details.cell_len <= width
@@ -278,7 +276,7 @@ class DriveProgress:
             call.printed.feed(event.text)
             return
         call = self._calls[key] = _new_call(
-            event.agent, mark_shell_command(event.tool_name, call_summary(event)), now
+            event.agent, mark_shell_command(event.tool_name, call_line(event)), now
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
@@ -299,7 +297,9 @@ class DriveProgress:
         agent = self._agents.pop(event.agent, None)
         calls = f"{counted(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
-            ("▪ ", "accent"), agent.name if agent else event.agent, (f" · {calls}{agent_end(event)}", "dim")
+            ("▪ ", "accent"),
+            agent.name if agent else event.agent,
+            (f" · {calls}{agent_end_line(event)}", "dim"),
         )
 
     def note(self, event: Asking | Finished | Progress | NodeStart) -> None:

@@ -18,9 +18,9 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
 from interlock.cli.suggestions import suggest_nearest
 from interlock.engine.client import RunRow, choices, travel
-from interlock.engine.client.changes import FileChange
-from interlock.engine.client.requests import brief
-from interlock.engine.client.window import window
+from interlock.engine.client.context_window import measure_window
+from interlock.engine.client.file_changes import FileChange
+from interlock.engine.client.requests import brief_arguments
 from interlock.services.config.formats import edit_settings
 from interlock.state.errors import InterlockError, UserError
 
@@ -58,7 +58,7 @@ async def show_statistics(session: Session, _: str) -> None:
 
 
 async def show_context(session: Session, _: str) -> None:
-    found = await to_thread(lambda: window(session))
+    found = await to_thread(lambda: measure_window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
     for source, tokens in found.sources:
@@ -80,9 +80,9 @@ async def write_in_editor(session: Session, rest: str) -> None:
 
 
 def complete_auth(_session: Session, typed: str) -> Iterable[str]:
-    from interlock.engine.client.credentials import providers
+    from interlock.engine.client.credentials import provider_names
 
-    return ("test", "set", "remove") if " " not in typed.lstrip() else providers()
+    return ("test", "set", "remove") if " " not in typed.lstrip() else provider_names()
 
 
 async def run_auth(session: Session, rest: str) -> None:
@@ -139,18 +139,18 @@ async def _take_theme(session: Session, name: str) -> None:
 _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
     "model": (
         "Which model? Or: /model provider:model",
-        choices.models,
+        choices.list_models,
         lambda session: session.model,
-        lambda session, name: to_thread(choices.take_model, session, name),
+        lambda session, name: to_thread(choices.choose_model, session, name),
     ),
-    "mode": ("Which mode of work?", choices.modes, lambda session: session.mode, choices.take_mode),
+    "mode": ("Which mode of work?", choices.list_modes, lambda session: session.mode, choices.choose_mode),
     "approval-mode": (
         "Which approval mode?",
-        choices.approval_modes,
+        choices.list_approval_modes,
         lambda session: session.approval_mode,
-        choices.take_approval_mode,
+        choices.choose_approval_mode,
     ),
-    "loops": ("Loop detection?", lambda _: choices.LOOPS, lambda _: "on", choices.take_loops),
+    "loops": ("Loop detection?", lambda _: choices.LOOPS, lambda _: "on", choices.set_loop_detection),
     "theme": (
         "Which colours?",
         lambda _: dict.fromkeys(THEMES, ""),
@@ -204,13 +204,13 @@ _SHOWN = 20
 
 
 def complete_runs(session: Session, _: str) -> Iterable[str]:
-    return [row.run for row in travel.runs_here(session)]
+    return [row.run for row in travel.list_workspace_runs(session)]
 
 
 async def resume_run(session: Session, rest: str) -> None:
     name = rest.strip()
     if not name:
-        found = await to_thread(lambda: travel.runs_here(session))
+        found = await to_thread(lambda: travel.list_workspace_runs(session))
         rows = [_run_row(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
@@ -220,7 +220,7 @@ async def resume_run(session: Session, rest: str) -> None:
         if chosen is None:
             return
         name = chosen.value
-    travel.resume(session, name)
+    travel.switch_to_run(session, name)
 
 
 _SEARCHED = 200
@@ -231,7 +231,7 @@ def _read_run_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
     """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
-            row.text.extend(travel.said(session, row.value))
+            row.text.extend(travel.read_said_texts(session, row.value))
         yield
 
 
@@ -246,7 +246,7 @@ def _run_row(row: RunRow) -> Row:
 async def fork_run(session: Session, rest: str) -> None:
     """Without a step, fork in place and switch; files here don't match an earlier step, so that fork has a folder."""
     if not rest.strip():
-        await travel.fork(session)
+        await travel.fork_conversation(session)
         return
     run, step = session.this_run, _parse_step(rest, "/fork")
     made = await to_thread(lambda: session.client.fork(run, step))
@@ -264,9 +264,9 @@ def _parse_step(text: str, command: str) -> int:
 
 async def rewind_run(session: Session, rest: str) -> None:
     if rest.strip():
-        point = travel.Prompt("", _parse_step(rest, "/rewind"))
+        point = travel.PastPrompt("", _parse_step(rest, "/rewind"))
     else:
-        found = await to_thread(lambda: travel.prompts(session))
+        found = await to_thread(lambda: travel.list_prompts(session))
         rows = [
             Row(one_line(p.text), f"step {p.before}" if p.before is not None else "the beginning", p)
             for p in found
@@ -281,7 +281,7 @@ async def rewind_run(session: Session, rest: str) -> None:
         question = "Change these files, and go back?" if changes else "Go back? No file will change."
         return await session.terminal.confirm(question)
 
-    if await travel.rewind(session, point.before, agrees):
+    if await travel.rewind_conversation(session, point.before, agrees):
         session.terminal.suggest(point.text)
 
 
@@ -298,12 +298,12 @@ async def undo_changes(session: Session, rest: str) -> None:
     if call is not None:
         about = call
         if not call:
-            call, last = await to_thread(lambda: session.client.last_change(run))
-            about = f"the last change ({one_line(f'{last.tool} {brief(last.args)}', 60)})"
+            call, last = await to_thread(lambda: session.client.find_last_change(run))
+            about = f"the last change ({one_line(f'{last.tool} {brief_arguments(last.args)}', 60)})"
         session.screen.note(f"Undoing {about}:")
-    if unkept := await to_thread(lambda: session.client.unkept(run)):
+    if unkept := await to_thread(lambda: session.client.unrestorable_line(run)):
         session.screen.note(unkept)
-    changed = await travel.undo(session, call)
+    changed = await travel.undo_changes(session, call)
     _show_changes(session, changed)
     if not changed:
         session.screen.note("Nothing to undo: the files are as they were.")

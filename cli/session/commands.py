@@ -18,7 +18,7 @@ from interlock.cli.session.external_programs import render_result, run_shell_lin
 from interlock.cli.session.session import Session
 from interlock.cli.suggestions import suggest_nearest
 from interlock.engine.client import Outcome, travel
-from interlock.engine.client.choices import plan
+from interlock.engine.client.choices import start_plan_mode
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 
@@ -135,7 +135,7 @@ async def _run_workflow(session: Session, rest: str) -> None:
             shown = str(outcome.shown.get("text") or "")
             session.screen.show(render_result(name, drop_shown_text(outcome.shown, shown)))
 
-    session.begin_beside(name, given, done)
+    session.run_beside(name, given, done)
 
 
 def _complete_workflows(_: Session, typed: str) -> Iterable[str]:
@@ -174,7 +174,7 @@ _LISTED = (
     Slash(
         "plan [PROMPT]",
         "Plan first, and change nothing until you approve the plan",
-        lambda session, rest: plan(session, rest.strip()),
+        lambda session, rest: start_plan_mode(session, rest.strip()),
     ),
     Slash(
         "loops [on|off]",
@@ -184,13 +184,13 @@ _LISTED = (
     Slash(
         "compress",
         "Compress the conversation into a summary",
-        lambda session, _: travel.compress(session),
+        lambda session, _: travel.compress_conversation(session),
         aliases="compact summarize",
     ),
     Slash(
         "clear",
         "Start a new conversation; /resume returns to this one",
-        lambda session, _: travel.clear(session),
+        lambda session, _: travel.start_new_conversation(session),
         aliases="new reset",
     ),
     Slash(
@@ -247,7 +247,7 @@ _LISTED = (
     Slash(
         "init [HINT]",
         "Explore this repository and write GEMINI.md; asks first",
-        lambda session, rest: session.begin_beside("init", rest.strip()),
+        lambda session, rest: session.run_beside("init", rest.strip()),
     ),
     Slash(
         "run WORKFLOW [PROMPT|JSON]",
@@ -350,7 +350,7 @@ def is_slash_command(line: str) -> bool:
 def handle_line(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.pursue(lambda: run_shell_line(session, line[1:].strip()))
+        session.do_in_place(lambda: run_shell_line(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
         session.submit(line)

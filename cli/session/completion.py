@@ -13,7 +13,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
-from interlock.engine.client import settings_of
+from interlock.engine.client import load_folder_settings
 from interlock.services.files.workspace import open_workspace
 from interlock.state.errors import InterlockError
 from interlock.state.workspace import Workspace
@@ -108,7 +108,7 @@ class Files:
 
 def open_files(folder: Path) -> Workspace:
     """The workspace as runs in this folder see it."""
-    return open_workspace(folder, settings_of(folder))
+    return open_workspace(folder, load_folder_settings(folder))
 
 
 def _files_and_folders(workspace: Workspace) -> Iterator[str]:

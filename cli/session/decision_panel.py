@@ -24,20 +24,20 @@ from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     EDITS,
     SAVED,
+    AnswerChoice,
     Request,
-    Way,
-    alike,
-    answered,
-    answers_wanted,
-    asked,
-    batch,
-    decided,
-    headline,
-    plan_of,
-    settles,
-    spoken,
-    ways,
-    ways_together,
+    answer_choices,
+    answer_labels,
+    decide_with_answers,
+    decision_text,
+    describe_request,
+    edits_to_decide_together,
+    find_alike_outcomes,
+    make_decision,
+    request_headline,
+    reviewed_plan,
+    settle_others,
+    shared_answer_choices,
 )
 from interlock.state.errors import InterlockError, UserError
 
@@ -79,20 +79,20 @@ class Panel:
         """Somebody else has decided it."""
         self.singly = False
         """A list: decide one after the other."""
-        self._saving: Way | None = None
+        self._saving: AnswerChoice | None = None
         self._texts: list[str] = []
         self.decided: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         """Empty: later, or one by one."""
-        offered = ways(self.request) if len(requests) == 1 else ways_together(requests)
+        offered = answer_choices(self.request) if len(requests) == 1 else shared_answer_choices(requests)
         self._ways = {way.key: way for way in offered if way.key}
         if self.request["kind"] == "question":
-            self.asks_for = answers_wanted(self.request)[0]
+            self.asks_for = answer_labels(self.request)[0]
 
     @property
     def menu(self) -> dict[str, str]:
         """Key → what it does."""
         if self._saving is not None:
-            words = asked(self.request)
+            words = describe_request(self.request)
             covers = words.saved or "; ".join(words.always)
             return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
         singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
@@ -149,7 +149,7 @@ class Panel:
         else:
             await self._choose(self._ways[key])
 
-    async def _choose(self, way: Way) -> None:
+    async def _choose(self, way: AnswerChoice) -> None:
         if way.takes == "arguments":
             try:
                 self._finish([await self._desk.handed_over(lambda: edit_arguments(self.request))])
@@ -171,12 +171,12 @@ class Panel:
         if not text.strip():
             return
         self._texts.append(text.strip())
-        wanted = answers_wanted(self.request)
+        wanted = answer_labels(self.request)
         if len(self._texts) < len(wanted):
             self.asks_for = wanted[len(self._texts)]
             return
         try:
-            self._finish([answered(self.request, self._texts)])
+            self._finish([decide_with_answers(self.request, self._texts)])
         except UserError as error:
             self._texts.clear()
             self.problem, self.asks_for = str(error), wanted[0]
@@ -195,8 +195,8 @@ class Panel:
         self.elsewhere = True
         self._finish([])
 
-    def _end(self, way: Way, feedback: str | None = None) -> None:
-        self._finish([decided(request, way, feedback) for request in self.requests])
+    def _end(self, way: AnswerChoice, feedback: str | None = None) -> None:
+        self._finish([make_decision(request, way, feedback) for request in self.requests])
 
     def _finish(self, made: list[Decision]) -> None:
         if not self.decided.done():
@@ -237,7 +237,7 @@ async def ask_decisions(
         _note_decisions(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
-            more, ids = settles(decision, request, others)
+            more, ids = settle_others(decision, request, others)
             made += [decision, *more]
             settled |= {decision.approval, *ids}
     return made
@@ -245,11 +245,11 @@ async def ask_decisions(
 
 def _decidable_lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Requests that one decision may answer, and what they are."""
-    if edits := batch(requests):
+    if edits := edits_to_decide_together(requests):
         yield f"{len(edits)} edits wait for you", edits
     listed = set[str]()
     for number, request in enumerate(requests, 1):
-        if request["id"] not in listed and (others := alike(request, requests[number:])):
+        if request["id"] not in listed and (others := find_alike_outcomes(request, requests[number:])):
             listed |= {other["id"] for other in others}
             yield (
                 f"{len(others) + 1} unknown outcomes of {one_line(request['tool_name'])}",
@@ -261,15 +261,15 @@ def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) 
     """Ids that need no question any more after these decisions."""
     by_id = {request["id"]: request for request in requests}
     found = {decision.approval for decision in made}
-    return found.union(*(settles(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
+    return found.union(*(settle_others(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
 
 
 def show_request(screen: Screen, request: Request, count: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
-    if plan := plan_of(request):
+    if plan := reviewed_plan(request):
         screen.markdown(plan)
     screen.show(Text.from_ansi(request_text(request, count, color)))
-    if asked(request).shows == "diff":
+    if describe_request(request).shows == "diff":
         room = max(terminal_size().rows - _AROUND, _FEWEST)
         screen.lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
 
@@ -287,7 +287,7 @@ def request_text(request: Request, count: str, color: bool) -> str:
 
 def preview_lines(request: Request, width: int, limit: int | None = None) -> list[Text]:
     """What would happen, as lines; `limit`: at most so many, and how to see the others."""
-    text = asked(request).preview
+    text = describe_request(request).preview
     if is_diff(text):
         return blocks.diff_texts(text, width, limit, f"[{_VIEW}]")
     return [Text(line) for line in visible(text).splitlines()]
@@ -296,14 +296,14 @@ def preview_lines(request: Request, width: int, limit: int | None = None) -> lis
 def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text]:
     """All that a pager shows of these requests."""
     for request in requests:
-        yield Text(headline(request), "strong")
+        yield Text(request_headline(request), "strong")
         yield from preview_lines(request, width)
         yield Text("")
 
 
 def _listed_headlines(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
     for number, request in enumerate(edits[:_LISTED], 1):
-        yield f"\n  {number:>2}  {headline(request)}"
+        yield f"\n  {number:>2}  {request_headline(request)}"
     if len(edits) > _LISTED:
         yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
 
@@ -311,7 +311,7 @@ def _listed_headlines(edits: Sequence[Request]) -> Iterator[str | tuple[str, Lit
 def _note_decisions(screen: Screen, panel: Panel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
-        screen.note(f"▸ {all_of}{one_line(spoken(panel.request, decisions[0]), 200)}")
+        screen.note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")
 
 
 class _Colored(Paint):

@@ -32,7 +32,7 @@ from interlock.cli.render.output import (
 from interlock.cli.render.workflow_results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.requests import Request, brief
+from interlock.engine.client.requests import Request, brief_arguments
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
@@ -301,7 +301,7 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
     """Open each edit in `git difftool`, which the person's own git settings name. Raises `UserError`."""
     with tempfile.TemporaryDirectory(prefix="interlock-diff-") as folder:
         for number, request in enumerate(requests, 1):
-            name = Path(brief(request["args"])).name or "file"
+            name = Path(brief_arguments(request["args"])).name or "file"
             files = [Path(folder, side, str(number), name) for side in ("before", "after")]
             for file, text in zip(
                 files, diff_sides(request["preview"], _read_current_text(request, workspace)), strict=True
@@ -320,7 +320,7 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
 
 def _read_current_text(request: Request, workspace: Path) -> str:
     try:
-        return (workspace / brief(request["args"])).read_text(encoding="utf-8")
+        return (workspace / brief_arguments(request["args"])).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
 

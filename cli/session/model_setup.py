@@ -113,7 +113,7 @@ class _Chosen:
 def set_up_model(options: Options) -> None:
     """Ask until something works, then store it. Raises `KeyboardInterrupt` if the person leaves; nothing is stored."""
     print(_WELCOME)
-    settings, env = first_model.settings_and_env(options)
+    settings, env = first_model.load_settings_and_env(options)
     try:
         chosen = _retry_until_valid(lambda: _ask_for_provider(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
@@ -189,7 +189,7 @@ def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
     print(f"It works. Models: {_format_names([*short, *models])}")
 
     def known(text: str) -> str:
-        first_model.check_model(settings, text)
+        first_model.check_model_name(settings, text)
         return text
 
     return _read_checked("Model [auto: chosen for each prompt] ", "auto", known)
@@ -199,14 +199,14 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
     def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-        first_model.check_installed(provider)
+        first_model.check_provider_installed(provider)
         variable, address = first_model.key_variables(provider)
 
         def tried() -> tuple[str, list[str]]:
             if not (key := _read_key("Key (hidden): ")):
                 raise UserError(_NO_KEY)
             print("Trying it …")
-            return key, first_model.models_with(provider, {**env, variable: key})
+            return key, first_model.list_provider_models(provider, {**env, variable: key})
 
         with disable_echo():
             key, models = _retry_until_valid(tried)
@@ -235,15 +235,15 @@ def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list
     """A working key, and the models it gives access to."""
     if not (key := _read_key("Key (hidden): ")):
         raise UserError(_NO_KEY)
-    models = first_model.models_of_gemini(base, key)
-    trial = first_model.cheap_gemini(settings, models)
+    models = first_model.list_gemini_models(base, key)
+    trial = first_model.pick_cheap_gemini(settings, models)
     print(f"Trying {trial} …")
-    first_model.try_gemini(base, key, trial)
+    first_model.send_gemini_test(base, key, trial)
     return key, models
 
 
 def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    first_model.check_installed("openai")
+    first_model.check_provider_installed("openai")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
@@ -251,14 +251,14 @@ def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) ->
         base = base if "://" in base else f"http://{base}"
         with disable_echo():
             key = _read_key("Key (hidden; leave empty if none is needed): ")
-            return key, *first_model.models_served(base, key)
+            return key, *first_model.list_served_models(base, key)
 
     key, base, models = _retry_until_valid(server)
 
     def answers() -> str:
         model = _ask_for_model(models)
         print(f"Trying {visible(model)} …")
-        first_model.try_served(base, key, model)
+        first_model.send_server_test(base, key, model)
         return model
 
     model = _retry_until_valid(answers)

@@ -11,8 +11,8 @@ from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front import Notice
-from interlock.engine.client.own import Available
+from interlock.engine.client.front_end import Notice
+from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, NotificationEvent
 
@@ -54,7 +54,7 @@ class Session(Conversation):
     def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
         super().__init__(options, workflow, _TerminalFront(screen, terminal))
         self.screen, self.terminal = screen, terminal
-        self.available = Available(options, self.workspace)
+        self.available = ExtensionReader(options, self.workspace)
 
     def leave(self) -> None:
         self.terminal.exit()

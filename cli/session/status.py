@@ -132,12 +132,14 @@ class Readings:
         from interlock.services.models.names import resolve_model
 
         client = session.client
-        own = (run, client.innermost(run)) if run else ()
+        own = (run, client.innermost_subtask(run)) if run else ()
         elsewhere = sum(request.run not in own for request in client.requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
         if model := session.answering or session.model:
-            self._window = ModelFacts(settings, os.environ, ask=False).window_tokens(resolve_model(settings, model))
+            self._window = ModelFacts(settings, os.environ, ask=False).window_tokens(
+                resolve_model(settings, model)
+            )
         if run:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)

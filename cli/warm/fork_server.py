@@ -87,7 +87,7 @@ def rehearse() -> None:
 def _drop_rehearsal_objects() -> None:
     from interlock.services.process.supervisor_client import SUPERVISORS
 
-    SUPERVISORS.end()
+    SUPERVISORS.stop()
     gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
     gc.collect()
     gc.freeze()  # otherwise a child's collections copy the pages that it shares with us

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock import engine
-from interlock.engine.client.views import Views, settings_of
+from interlock.engine.client.views import Views, load_folder_settings
 from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_without_loop
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import (
@@ -29,23 +29,22 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, reading, state_home
 from interlock.engine.store import runs as rows
-from interlock.engine.store.address import state_home
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.places import carry_over
+from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import Shown
+from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
 if TYPE_CHECKING:
-    from interlock.engine.client.changes import Rewind
-    from interlock.engine.client.following import Followed, LiveDrives
+    from interlock.engine.client.file_changes import Rewind
+    from interlock.engine.client.following import FollowedEvent, LiveDrives
     from interlock.engine.driver.stop import Stop
     from interlock.engine.graph_files import ListedApp
     from interlock.engine.run_files import FileChange
-    from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
+    from interlock.engine.travel.model_fork import GoneOn
     from interlock.engine.travel.replay import Replayed
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
@@ -73,16 +72,16 @@ __all__ = [
     "RunRow",
     "Shown",
     "Step",
-    "deliver",
+    "flush_telemetry",
+    "load_folder_settings",
+    "make_stop",
     "path",
-    "settings_of",
     "state_home",
-    "stopper",
     "telemetry_problem",
 ]
 
 
-def deliver() -> list[str]:
+def flush_telemetry() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
     exporter = find_exporter()
     return exporter.load().deliver() if exporter and exporter.module in sys.modules else []
@@ -103,7 +102,7 @@ class Client(Views):
         self._drives = drives
 
     @classmethod
-    def at_home(cls) -> "Client":
+    def for_this_user(cls) -> "Client":
         """For looking at this user's runs, and travelling in them."""
         return cls(Options(home=state_home()))
 
@@ -168,7 +167,7 @@ class Client(Views):
         outcome = await self._driven(resume, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
-    async def take_up(
+    async def drive_with_input(
         self, run: str, given: Any, at: Mapping[str, Any], *, renderers: Sequence[Renderer] = ()
     ) -> Outcome:
         """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
@@ -191,7 +190,9 @@ class Client(Views):
         """Ask about what waits, and go on, for as long as somebody decides."""
 
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
-            drive = partial(engine.resume, run, decisions=decisions, options=_ongoing(self.options))
+            drive = partial(
+                engine.resume, run, decisions=decisions, options=_options_after_decision(self.options)
+            )
             return await self._driven(drive, renderers, stop)
 
         if asker is None or (stop and stop.why):
@@ -209,7 +210,7 @@ class Client(Views):
     ) -> Outcome:
         """`start` without an event loop: each drive has its own, and who is asked may block."""
         outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers, run_id=run)
-        return self._settled_sync(outcome, asker, renderers)
+        return self._settle_sync(outcome, asker, renderers)
 
     def go_on_sync(
         self,
@@ -224,11 +225,11 @@ class Client(Views):
         outcome = engine.resume_sync(
             run, prompt=prompt, decisions=decisions, options=self.options, renderers=renderers
         )
-        return self._settled_sync(outcome, asker, renderers)
+        return self._settle_sync(outcome, asker, renderers)
 
-    def _settled_sync(self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]) -> Outcome:
+    def _settle_sync(self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]) -> Outcome:
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
-            options = _ongoing(self.options)
+            options = _options_after_decision(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
         return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
@@ -246,13 +247,13 @@ class Client(Views):
         """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
         from interlock.engine.driver.run_definition import check_drivable
 
-        check_drivable(self.run(self.innermost(self.run(run).run)), self.options)
+        check_drivable(self.run(self.innermost_subtask(self.run(run).run)), self.options)
 
     def check_folder_here(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
-        from interlock.engine.client.changes import check_folder_of
+        from interlock.engine.client.file_changes import check_folder_trusted
 
-        check_folder_of(self.run(run), self.options)
+        check_folder_trusted(self.run(run), self.options)
 
     def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
@@ -262,10 +263,10 @@ class Client(Views):
         from interlock.engine.driver.decisions import record_decisions
 
         record_decisions(
-            Store(self.home), self.innermost(self.run(run).run), decisions, by, self.options.door
+            Store(self.home), self.innermost_subtask(self.run(run).run), decisions, by, self.options.door
         )
 
-    def new_id(self) -> str:
+    def new_run_id(self) -> str:
         """An id for a run that is started under it."""
         return rows.new_run_id()
 
@@ -276,7 +277,7 @@ class Client(Views):
             drive.end()
         return bool(found)
 
-    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[Followed]":
+    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[FollowedEvent]":
         """A run's events from its record and then live, whichever process drives it, and each change of its status.
 
         Goes on after `cursor`, the place that came with an earlier event, without a gap or a double. Never ends of
@@ -290,7 +291,7 @@ class Client(Views):
         """Turns an exception of the store or the disk into an error that says what to do."""
         return diagnosed(self.home / "interlock.db")
 
-    def stopped_by_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def stop_on_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""
         from interlock.engine.driver.stop import stop_on_signals
 
@@ -327,28 +328,30 @@ class Client(Views):
 
         Returns a line for each name in its rows that leads out of the state directory: what is there stays.
         """
-        return rows.remove_run(self.home, run)
+        from interlock.engine.store.retention import remove_run
+
+        return remove_run(self.home, run)
 
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
-        from interlock.engine.client.changes import rewind
+        from interlock.engine.client.file_changes import plan_rewind
 
-        return rewind(self.home, self.run(run), step)
+        return plan_rewind(self.home, self.run(run), step)
 
     def undo(self, run: str, call: str | None = None) -> "list[FileChange]":
         """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
-        from interlock.engine.client.changes import undo
+        from interlock.engine.client.file_changes import undo_changes
 
-        return undo(self.home, self.run(run), call)
+        return undo_changes(self.home, self.run(run), call)
 
-    def last_change(self, run: str) -> tuple[str, Call]:
+    def find_last_change(self, run: str) -> tuple[str, Call]:
         """The newest call whose change is still in place, with its number. Raises `UserError`.
 
         A call that changed nothing but generated files doesn't count.
         """
-        from interlock.engine.client.changes import last_change
+        from interlock.engine.client.file_changes import find_last_change
 
-        return last_change(self.home, self.run(run))
+        return find_last_change(self.home, self.run(run))
 
     def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
@@ -398,7 +401,7 @@ class Client(Views):
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "GoneOn":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.another_model import go_on_with
+        from interlock.engine.travel.model_fork import go_on_with
 
         return engine.make_sync(go_on_with)(self.home, run, model, step, renderers)
 
@@ -406,16 +409,16 @@ class Client(Views):
         """The place behind everything that a run's record holds now, for `follow`."""
         from interlock.engine.client.record import Cursor
 
-        return str(Cursor().past(self.told(run)))
+        return str(Cursor().move_past(self.told(run)))
 
 
-def stopper() -> "Stop":
+def make_stop() -> "Stop":
     """What stops a drive that it is given to, called in the drive's event loop; `why` says that it was."""
     from interlock.engine.driver.stop import Stop
 
     return Stop()
 
 
-def _ongoing(options: Options) -> Options:
+def _options_after_decision(options: Options) -> Options:
     """Options for going on with a run after a decision: it keeps its modes, which may have changed since."""
     return replace(options, approval_mode=None, mode=None, attach=(), notes=(), compress=False)

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.types import PregelTask, StateSnapshot
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import task_writes
+from interlock.engine.store.foreign_saver import task_writes
 from interlock.engine.store.saver import Saver, Serde
 from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
@@ -22,7 +22,7 @@ from interlock.graphs.langgraph_internals import (
 from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
 
 
-class AsRecorded:
+class StoredGraph:
     """Answers as a compiled graph does, without the graph: no reducer, type, edge or serializer of its author runs.
 
     Of the tasks, those are known that wrote something or wait; graphs inside them aren't shown.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import InputError
 
@@ -23,7 +23,7 @@ class Batch:
     begun: Mapping[int, str] = field(default_factory=dict[int, str])
     """Line → digest of the input that its run has."""
 
-    def run_of(self, line: int) -> str:
+    def run_id_of_line(self, line: int) -> str:
         """The id of a line's run, whether it has begun or not: two processes can't begin it twice."""
         return f"{self.id}-{line}"
 
@@ -34,14 +34,14 @@ class Batch:
             "file": self.file,
             "folder": self.folder,
             "line": str(line),
-            "input": _digest(given),
+            "input": _input_digest(given),
         }
 
     def check_lines(self, lines: Mapping[int, Mapping[str, Any]]) -> None:
         """Raises `InputError` that names the lines which aren't what their runs were begun with."""
         gone = sorted(line for line in self.begun if line not in lines)
         other = sorted(
-            line for line, was in self.begun.items() if line in lines and _digest(lines[line]) != was
+            line for line, was in self.begun.items() if line in lines and _input_digest(lines[line]) != was
         )
         found = [f"line {line} has changed" for line in other] + [f"line {line} is gone" for line in gone]
         if found:
@@ -53,29 +53,29 @@ class Batch:
             )
 
 
-def new_batch(file: str, folder: Path) -> Batch:
-    return Batch(new_run_id(), _name(file), str(folder))
+def make_batch(file: str, folder: Path) -> Batch:
+    return Batch(new_run_id(), _absolute_name(file), str(folder))
 
 
-def newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Batch | None:
+def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Batch | None:
     """The newest batch of this file that was begun with this workflow in this folder."""
     found: Batch | None = None
     begun: dict[int, str] = {}
-    for run, options in views.of_batches(home, workflow):
+    for run, options in queries.of_batches(home, workflow):
         kept: dict[str, str] = json.loads(options)["batch"]
-        if (kept["file"], kept["folder"]) != (_name(file), str(folder)):
+        if (kept["file"], kept["folder"]) != (_absolute_name(file), str(folder)):
             continue
         if found is None:
             found = Batch(kept["id"], kept["file"], kept["folder"], begun)
-        if run == found.run_of(line := int(kept["line"])):  # no fork of one
+        if run == found.run_id_of_line(line := int(kept["line"])):  # no fork of one
             begun[line] = kept["input"]
     return found
 
 
-def _name(file: str) -> str:
+def _absolute_name(file: str) -> str:
     return file if file == "-" else str(Path(file).expanduser().resolve())
 
 
-def _digest(given: Mapping[str, Any]) -> str:
+def _input_digest(given: Mapping[str, Any]) -> str:
     text = json.dumps(given, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

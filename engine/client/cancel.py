@@ -8,10 +8,11 @@ from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run, ends_run
-from interlock.engine.store.runs import ask_to_stop, deepest, first_task, with_subtasks
+from interlock.engine.store.leases import ask_to_stop
+from interlock.engine.store.runs import deepest, first_task, with_subtasks
 
 
-class Cancelled(NamedTuple):
+class CancelResult(NamedTuple):
     became: Literal["asked", "taken back", "ended", "decided", "idle", "over"]
     """`asked`: its driver stops; `taken back`: from its queue; `ended`: it is cancelled; `decided`: once it goes on;
     `idle`: nothing drives it; `over`: it was before."""
@@ -19,23 +20,23 @@ class Cancelled(NamedTuple):
     """As it was, or, of a run that ended, as it is."""
 
 
-def cancel(options: Options, name: str, by: str = "") -> Cancelled:
+def cancel_named_run(options: Options, name: str, by: str = "") -> CancelResult:
     """Stop a run, or end one that waits. `by`: who; empty: this user. Raises `UserError`."""
     store = Store(options.home)
     row = find_run(store.home, name)
     if has_fleet(store.home) and (driven := Fleet(store.home).cancel(row.run)) is not None:
-        return Cancelled("asked" if driven else "taken back", row)
+        return CancelResult("asked" if driven else "taken back", row)
     if row.status in ENDED:
-        return Cancelled("over", row)
+        return CancelResult("over", row)
     if row.status == "waiting":
         return _cancel_waiting(options, store, row, by)
     with store.writing("FULL") as conn:
         family = with_subtasks(conn, first_task(conn, row.run))
         asked = [ask_to_stop(conn, one, "stop") for one in family]
-    return Cancelled("asked" if any(asked) else "idle", row)
+    return CancelResult("asked" if any(asked) else "idle", row)
 
 
-def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> Cancelled:
+def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> CancelResult:
     inner = deepest(store.home, row.run)
     requests = [request.fields for request in waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
@@ -43,5 +44,5 @@ def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> Can
             cancel_run(conn, inner)
     record_decisions(store, inner, [Decision(one["id"], "cancel") for one in requests], by, options.door)
     if requests and not any(ends_run(request["choices"]) for request in requests):
-        return Cancelled("decided", row)
-    return Cancelled("ended", find_run(store.home, row.run))
+        return CancelResult("decided", row)
+    return CancelResult("ended", find_run(store.home, row.run))

@@ -26,7 +26,7 @@ THINKING: "Mapping[Thinking, str]" = {
 _YOLO = {"yolo": "asks nothing"}
 
 
-def models(talk: "Conversation") -> dict[str, str]:
+def list_models(talk: "Conversation") -> dict[str, str]:
     """Alias → which model it is; first what chooses among them."""
     from interlock.services.models.names import configured_context_window
 
@@ -39,7 +39,7 @@ def models(talk: "Conversation") -> dict[str, str]:
     return {**own, "auto": "chosen for each prompt", **found}
 
 
-def take_model(talk: "Conversation", name: str) -> None:
+def choose_model(talk: "Conversation", name: str) -> None:
     """Let a model answer from the next prompt on. Raises `InterlockError` if it can't be used."""
     from interlock.engine.driver.run_config import prepare_run
 
@@ -48,30 +48,30 @@ def take_model(talk: "Conversation", name: str) -> None:
     talk.tell("chosen", f"From the next prompt on {name} answers.")
 
 
-def modes(talk: "Conversation") -> dict[str, str]:
+def list_modes(talk: "Conversation") -> dict[str, str]:
     """Mode of work → when to use it."""
     found, _ = talk.options.configuration(talk.workspace).modes
     return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
 
 
-def take_mode(talk: "Conversation", name: str) -> None:
+def choose_mode(talk: "Conversation", name: str) -> None:
     """Work in a mode from the next prompt on. Raises `UserError`."""
-    _one_of(name, modes(talk), "mode")
+    _check_known(name, list_modes(talk), "mode")
     talk.options, talk.mode = replace(talk.options, mode=name), name
     talk.tell("chosen", f"From the next prompt on: mode {name}.")
 
 
-def approval_modes(talk: "Conversation") -> dict[str, str]:
+def list_approval_modes(talk: "Conversation") -> dict[str, str]:
     """Approval mode → what it asks about. `yolo` is only for conversations that are started with it."""
     return {**APPROVAL_MODES, **(_YOLO if talk.may_yolo else {})}
 
 
-def take_approval_mode(talk: "Conversation", name: str) -> None:
+def choose_approval_mode(talk: "Conversation", name: str) -> None:
     """Ask by this mode from the next prompt on. Raises `UserError`."""
-    known = approval_modes(talk)
+    known = list_approval_modes(talk)
     if name in _YOLO and name not in known:
         raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
-    _one_of(name, known, "approval mode")
+    _check_known(name, known, "approval mode")
     set_approval_mode(talk, name)
     talk.tell("chosen", f"Approval mode {name}: {known[name]}.")
 
@@ -81,13 +81,13 @@ def set_approval_mode(talk: "Conversation", name: str) -> None:
     talk.options = replace(talk.options, approval_mode=name)
 
 
-def next_approval_mode(talk: "Conversation") -> None:
-    there = [*approval_modes(talk)]
+def switch_to_next_approval_mode(talk: "Conversation") -> None:
+    there = [*list_approval_modes(talk)]
     now = there.index(talk.approval_mode) if talk.approval_mode in there else -1
     set_approval_mode(talk, there[(now + 1) % len(there)])
 
 
-def thinking(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
+def thinking_levels(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
     """The thought level now, and what may be chosen; nothing for a model without one."""
     from interlock.services.models.names import resolve_model, supports_thinking_level
 
@@ -97,26 +97,26 @@ def thinking(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
     return chosen, THINKING if able else {}
 
 
-def take_thinking(talk: "Conversation", level: str) -> None:
+def choose_thinking(talk: "Conversation", level: str) -> None:
     """Let the model think this much from the next prompt on. Raises `UserError`."""
-    known = thinking(talk)[1]
+    known = thinking_levels(talk)[1]
     if not known:
         raise UserError(f"Model {talk.model!r} has no thought level. Choose another with -m or /model.")
-    _one_of(level, {**known}, "thought level")
-    _override(talk, thinking=level)
+    _check_known(level, {**known}, "thought level")
+    _override_model_settings(talk, thinking=level)
     talk.tell("chosen", f"From the next prompt on, thought level {level}.")
 
 
-def take_loops(talk: "Conversation", word: str) -> None:
+def set_loop_detection(talk: "Conversation", word: str) -> None:
     """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
-    _one_of(word, LOOPS, "choice")
-    _override(talk, disableLoopDetection=word == "off")
+    _check_known(word, LOOPS, "choice")
+    _override_model_settings(talk, disableLoopDetection=word == "off")
     talk.tell("chosen", f"Loop detection is {word}: {LOOPS[word]}.")
     if word == "off" and talk.looped:
-        talk.pursue(talk.go_on)
+        talk.do_in_place(talk.go_on)
 
 
-def plan(talk: "Conversation", prompt: str) -> None:
+def start_plan_mode(talk: "Conversation", prompt: str) -> None:
     """Plan first, from the next prompt on, or from this one."""
     set_approval_mode(talk, "plan")
     talk.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
@@ -124,11 +124,11 @@ def plan(talk: "Conversation", prompt: str) -> None:
         talk.submit(prompt)
 
 
-def _override(talk: "Conversation", **settings: object) -> None:
+def _override_model_settings(talk: "Conversation", **settings: object) -> None:
     model = {**talk.options.overrides.get("model", {}), **settings}
     talk.options = replace(talk.options, overrides={**talk.options.overrides, "model": model})
 
 
-def _one_of(name: str, known: Mapping[str, str], what: str) -> None:
+def _check_known(name: str, known: Mapping[str, str], what: str) -> None:
     if name not in known:
         raise UserError(f"No {what} {name!r}.{nearest(name, known)} There are {', '.join(known)}.")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
-from interlock.engine.client.following import Standing
-from interlock.engine.client.front import UNFINISHED, Front, Given, Used
-from interlock.engine.client.record import MOST, events, newest, unsaid
-from interlock.engine.client.work import EngineThread, Line
+from interlock.engine.client.following import RunStanding
+from interlock.engine.client.front_end import UNFINISHED, Front, RunInput, TokenCounts
+from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
+from interlock.engine.client.work import EngineThread, WorkLine
 from interlock.engine.driver.decision_loop import ask_until_settled
 from interlock.engine.store import changes
 from interlock.state.errors import UserError
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-_WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
-_OF_A_RUN = (
+_LOOP_HINT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
+_RUN_FIELDS = (
     *("run", "workflow", "status", "options", "model", "answering"),
     *("mode", "approval_mode", "looped", "_cursor", "_updated"),
 )
@@ -34,12 +34,12 @@ _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
 
-class Conversation(Line):
+class Conversation(WorkLine):
     """What a person at one front end does with runs, one after the other."""
 
     next_id: str | None = None
     """Id of the run that the next prompt starts; None: any."""
-    shown_at_most = MOST
+    shown_at_most = MOST_MESSAGES
     """Messages shown of a run that is taken up."""
     looped = False
     """The last drive ended the run for a loop."""
@@ -59,7 +59,7 @@ class Conversation(Line):
         self.answering = ""
         """The model that answered last; empty: none yet, or another was chosen since."""
         self.approval_mode = options.approval_mode or "default"
-        self.used = Used()
+        self.used = TokenCounts()
         self.images: Callable[[str], Sequence[Path]] = lambda _: ()
         """The images that a prompt names."""
         self.may_yolo = self.approval_mode == "yolo"
@@ -123,7 +123,7 @@ class Conversation(Line):
         """Continue with this run, or a new one. Raises `UserError` while the agent works."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
-        self.run, self.status, self.used, self.answering = None, "", Used(), ""
+        self.run, self.status, self.used, self.answering = None, "", TokenCounts(), ""
         self._later.clear()
         if run is None:  # what the person sees is what the next prompt runs with
             if self.approval_mode == "yolo" and not self.may_yolo:
@@ -138,23 +138,23 @@ class Conversation(Line):
     def ask_again(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
-        self._spawn(self._errors_shown(self._settled))
+        self._spawn(self._show_errors(self._settled))
 
     async def go_on(self) -> None:
         """Resume the run without a prompt."""
-        await self._pursued(None)
+        await self._drive_and_settle(None)
 
-    def begin_beside(
-        self, workflow: str, prompt: Given, done: Callable[[Outcome], None] = lambda _: None
+    def run_beside(
+        self, workflow: str, prompt: RunInput, done: Callable[[Outcome], None] = lambda _: None
     ) -> None:
         """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
 
         async def work() -> None:
-            kept, used = {name: getattr(self, name) for name in _OF_A_RUN}, replace(self.used)
+            kept, used = {name: getattr(self, name) for name in _RUN_FIELDS}, replace(self.used)
             self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
-                await self._errors_shown(lambda: self._pursued(prompt))
+                await self._show_errors(lambda: self._drive_and_settle(prompt))
                 if self._last and self._last.status == "done":
                     done(self._last)
             finally:
@@ -172,14 +172,14 @@ class Conversation(Line):
 
         async def work() -> None:
             if prompt:
-                await self._caught_up()
+                await self._show_missed_drive()
                 self.front.prompted(prompt)
                 self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
-            await self._pursued(prompt)
+            await self._drive_and_settle(prompt)
 
-        await self._errors_shown(work)
+        await self._show_errors(work)
 
-    async def _pursued(self, prompt: Given | None) -> None:
+    async def _drive_and_settle(self, prompt: RunInput | None) -> None:
         await self._advanced(prompt, ())
         await self._settled()
 
@@ -202,7 +202,7 @@ class Conversation(Line):
         finally:
             self._deciding = False
 
-    refused = Line.failed
+    refused = WorkLine.failed
 
     async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
         return await self._advanced(None, decisions)
@@ -214,7 +214,7 @@ class Conversation(Line):
         async with aclosing(self.client.follow(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
-                if not isinstance(event, Standing):
+                if not isinstance(event, RunStanding):
                     self.front.event(event)
                     continue
                 self.status = event.status
@@ -225,14 +225,14 @@ class Conversation(Line):
         self._stands()
         return status
 
-    async def _caught_up(self) -> None:
+    async def _show_missed_drive(self) -> None:
         """Show a drive of another process that was over before it could be followed."""
         run = self.run
         if run is None or (await asyncio.to_thread(self.client.run, run)).updated == self._updated:
             return
         async with aclosing(self.client.follow(run, self._cursor)) as found:
             async for event, _ in found:
-                if isinstance(event, Standing):
+                if isinstance(event, RunStanding):
                     break
                 if not isinstance(event, Undone):  # which was told when it was done here
                     self.front.event(event)
@@ -249,9 +249,9 @@ class Conversation(Line):
                     self.front.still_asked({request.id for request in self.client.requests(self.run)})
                 elif self.client.run(self.run).status == "running":
                     self.status = "running"
-                    self._spawn(self._errors_shown(self._settled))
+                    self._spawn(self._show_errors(self._settled))
 
-    async def _advanced(self, prompt: Given | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _advanced(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
@@ -270,7 +270,7 @@ class Conversation(Line):
         self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
-            outcome.notifying.add_done_callback(self._notified)
+            outcome.notifying.add_done_callback(self._tell_unsent)
         await self._learn()
         self._stands()
         return outcome
@@ -291,13 +291,13 @@ class Conversation(Line):
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.looped:
-            self.tell("chosen", _WAY_OUT)
+            self.tell("chosen", _LOOP_HINT)
         if self.status in UNFINISHED:
             self.tell("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):
             self.status = ""
 
-    def _notified(self, sent: "Future[list[str]]") -> None:
+    def _tell_unsent(self, sent: "Future[list[str]]") -> None:
         for problem in sent.result():
             self.tell("unsent", problem)
 
@@ -305,11 +305,11 @@ class Conversation(Line):
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
-            found = await asyncio.to_thread(events, self.home, row.run)
-            recent, before = newest(found, self.shown_at_most)
+            found = await asyncio.to_thread(read_events, self.home, row.run)
+            recent, before = newest_events(found, self.shown_at_most)
             if before:
                 self.tell("beginning", "The beginning is left out.", row.run)
-            for event in (*recent, *await asyncio.to_thread(unsaid, self.home, row.run)):
+            for event in (*recent, *await asyncio.to_thread(untold_undos, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
             await self._learn()
@@ -317,7 +317,7 @@ class Conversation(Line):
             self._stands()
             await self._settled()
 
-        await self._errors_shown(shown)
+        await self._show_errors(shown)
 
     async def _learn(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""

@@ -38,7 +38,7 @@ _PACKAGES = (
 
 def check_effects(workflow: str) -> Iterator[Finding]:
     """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-    hints = Client.at_home().effect_hints(workflow)
+    hints = Client.for_this_user().effect_hints(workflow)
     for node, call, where in hints:
         text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
         yield Finding("note", "effects", text)
@@ -76,10 +76,10 @@ def check_machine() -> Iterator[Finding]:
         "processes",
         f"{note or 'none outlives its run'}; {describe_process_limit()}",
     )
-    yield _sandbox()
+    yield _check_sandbox()
 
 
-def _sandbox() -> Finding:
+def _check_sandbox() -> Finding:
     from interlock.services.sandbox.sandbox import check_sandbox_support
 
     try:
@@ -100,25 +100,25 @@ def check_settings() -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
-    yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
+    yield Finding("ok", "settings", _list_files(loaded.files) or "no file: defaults")
     unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
-    yield from _notify(loaded.settings)
-    yield from _found(configuration)
-    yield from _left_out(configuration)
-    yield from _hooks(configuration)
-    yield from _policies(configuration)
+    yield from _check_notifications(loaded.settings)
+    yield from _check_context_files(configuration)
+    yield from _check_ignored(configuration)
+    yield from _check_hooks(configuration)
+    yield from _check_policies(configuration)
     try:
         check_credentials(loaded.settings, env)
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
-    yield _snapshots(root, loaded.settings)
-    yield from _network(env)
-    yield from _telemetry(loaded.settings)
+    yield _check_snapshots(root, loaded.settings)
+    yield from _check_network(env)
+    yield from _check_telemetry(loaded.settings)
 
 
-def _snapshots(root: Path, settings: "Settings") -> Finding:
+def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     """Whether what a run changes in this folder can be taken back."""
     from interlock.services.files.workspace import open_workspace
     from interlock.services.snapshots.snapshots import NO_GIT
@@ -130,13 +130,13 @@ def _snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count()
+        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")
 
 
-def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+def _check_network(env: Mapping[str, str]) -> Iterator[Finding]:
     from interlock.services.models.network import describe_network_settings
 
     try:
@@ -145,14 +145,14 @@ def _network(env: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("problem", "network", str(error))
 
 
-def _telemetry(settings: "Settings") -> Iterator[Finding]:
+def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
     if settings.telemetry.enabled:
         told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
         why = telemetry_problem(settings)
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 
-def _found(configuration: "Configuration") -> Iterator[Finding]:
+def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import find_agent_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded.settings
@@ -163,10 +163,10 @@ def _found(configuration: "Configuration") -> Iterator[Finding]:
     yield from (Finding("note", "modes", place(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
         yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
-    yield from _brought(configuration, settings)
+    yield from _check_extensions(configuration, settings)
 
 
-def _brought(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
+def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
     from interlock.services.mcp.spec import specs_of
 
     root, home = configuration.sources.root, configuration.sources.home
@@ -192,7 +192,7 @@ def _brought(configuration: "Configuration", settings: "Settings") -> Iterator[F
             yield Finding("note", "mcp", f"{server.name}: not used; {why}")
 
 
-def _notify(settings: "Settings") -> Iterator[Finding]:
+def _check_notifications(settings: "Settings") -> Iterator[Finding]:
     notify = settings.general.notify
     command = notify.command if isinstance(notify.command, str) else shlex.join(notify.command)
     host = urlsplit(notify.webhook).netloc.rpartition("@")[2]
@@ -205,14 +205,14 @@ def _notify(settings: "Settings") -> Iterator[Finding]:
         yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
 
 
-def _left_out(configuration: "Configuration") -> Iterator[Finding]:
+def _check_ignored(configuration: "Configuration") -> Iterator[Finding]:
     yield from (Finding("note", "trust", text) for text in configuration.ignored)
     settings, env = configuration.loaded.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 
-def _policies(configuration: "Configuration") -> Iterator[Finding]:
+def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.files.workspace import open_workspace
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -229,14 +229,16 @@ def _policies(configuration: "Configuration") -> Iterator[Finding]:
         yield Finding("problem", "policies", str(error))
         return
     yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
-    yield Finding("ok", "policies", _named(Path(text.path) for text in texts) or "no file: the shipped rules")
+    yield Finding(
+        "ok", "policies", _list_files(Path(text.path) for text in texts) or "no file: the shipped rules"
+    )
 
 
-def _named(files: Iterable[Path]) -> str:
+def _list_files(files: Iterable[Path]) -> str:
     return ", ".join(place(str(file)) for file in files)
 
 
-def _hooks(configuration: "Configuration") -> Iterator[Finding]:
+def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
     root = configuration.sources.root
     try:
         book = configuration.hooks
@@ -256,9 +258,9 @@ def check_state(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
-    yield from _closed(home)
+    yield from _close_to_others(home)
     try:
-        runs = Client.at_home().runs()
+        runs = Client.for_this_user().runs()
         damaged = damaged_pages(home, quick=True)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))
@@ -267,16 +269,16 @@ def check_state(home: Path) -> Iterator[Finding]:
         mend = "sqlite3 interlock.db .recover"
         yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
-    parts = Client.at_home().sizes()
+    parts = Client.for_this_user().sizes()
     made = ", ".join(f"{part} {amount(size)}" for part, size in parts.items())
     about = f"{counted(len(runs), 'run')}, {amount(sum(parts.values()))} bytes"
     yield Finding("ok", "store", f"{place(str(home))}: {about}" + (f" ({made})" if made else ""))
-    yield from _due()
+    yield from _check_retention()
 
 
-def _due() -> Iterator[Finding]:
+def _check_retention() -> Iterator[Finding]:
     """Runs that settings say to delete."""
-    client = Client.at_home()
+    client = Client.for_this_user()
     try:
         kept = client.settings(Path.cwd()).store
     except InterlockError:  # reported with the settings
@@ -289,7 +291,7 @@ def _due() -> Iterator[Finding]:
         yield Finding("note", "store", text)
 
 
-def _closed(home: Path) -> Iterator[Finding]:
+def _close_to_others(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
         repaired = [part for part in OURS if close_to_others(home / part)]

@@ -18,14 +18,14 @@ _LOADING_S = 300.0
 _TRIAL = "This is a test of the connection. Answer with one word: ready"
 
 
-def is_needed(options: Options) -> bool:
+def needs_first_model(options: Options) -> bool:
     """Whether no flag names a model and the configured one has no key."""
     if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
         return False
     from interlock.services.models.names import check_credentials
 
     try:
-        check_credentials(*settings_and_env(options))
+        check_credentials(*load_settings_and_env(options))
     except CredentialsError:
         return True
     except UserError:  # an unknown model, or one that isn't installed: the run reports it
@@ -33,20 +33,20 @@ def is_needed(options: Options) -> bool:
     return False
 
 
-def settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
+def load_settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
     """The settings of a folder, and the environment with its `.env` files."""
     configuration = options.configuration((options.workspace or Path.cwd()).resolve())
     return configuration.loaded.settings, configuration.environment.values
 
 
-def check_model(settings: "Settings", name: str) -> None:
+def check_model_name(settings: "Settings", name: str) -> None:
     """Raise `UserError` for a name that no model has."""
     from interlock.services.models.names import resolve_model
 
     resolve_model(settings, name)
 
 
-def check_installed(provider: str) -> None:
+def check_provider_installed(provider: str) -> None:
     """Raise `UserError` with the command that installs it if the provider's package is missing."""
     from interlock.services.models.names import require_package
 
@@ -60,21 +60,21 @@ def key_variables(provider: str) -> tuple[str, str]:
     return PROVIDERS[provider].key, PROVIDERS[provider].url
 
 
-def models_with(provider: str, env: Mapping[str, str]) -> list[str]:
+def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
     """The models that a provider offers with the key in `env`. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import list_provider_models
 
     return list_provider_models(provider, env)
 
 
-def models_of_gemini(base: str, key: str) -> list[str]:
+def list_gemini_models(base: str, key: str) -> list[str]:
     """The models that a key of Gemini gives access to. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import list_gemini_models
 
     return list_gemini_models(base, key)
 
 
-def cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
+def pick_cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
     """The model to try a key of Gemini with."""
     trial = settings.model.aliases.get("flash-lite", "")
     if models and trial not in models:
@@ -82,7 +82,7 @@ def cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
     return trial
 
 
-def try_gemini(base: str, key: str, model: str) -> None:
+def send_gemini_test(base: str, key: str, model: str) -> None:
     """Send a request. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import fetch_json
 
@@ -90,7 +90,7 @@ def try_gemini(base: str, key: str, model: str) -> None:
     fetch_json(f"{base}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
 
 
-def models_served(base: str, key: str) -> tuple[str, list[str]]:
+def list_served_models(base: str, key: str) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there. Raises `UserError`."""
     from interlock.services.models.provider_api import bearer_header, fetch_json
 
@@ -105,7 +105,7 @@ def models_served(base: str, key: str) -> tuple[str, list[str]]:
     return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
 
 
-def try_served(base: str, key: str, model: str) -> None:
+def send_server_test(base: str, key: str, model: str) -> None:
     """Send a request to a server that speaks OpenAI's protocol. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import bearer_header, fetch_json
 

@@ -12,15 +12,13 @@ from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import named_runs
 from interlock.engine.store import (
     Store,
-    admission,
-    limits,
+    address_of,
+    placed,
     queue,
+    rate_limits,
     reading,
-    schedules,
 )
-from interlock.engine.store.address import address_of, placed
-from interlock.engine.store.connection import NO_SERVER, Connection
-from interlock.engine.store.jobs import Job
+from interlock.engine.store.connection import NO_SERVER, Connection, Job
 from interlock.engine.store.queue import Delivery
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
@@ -34,7 +32,7 @@ _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 
 
 class FleetLimit(NamedTuple):
-    limit: limits.Limit
+    limit: rate_limits.Limit
     used: dict[str, float]
     """Figure → what is used of it now; empty for a limit of `*`."""
 
@@ -48,7 +46,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
     Returns the names of all that were copied. Raises `UserError`.
     """
-    from interlock.engine.store.copies import copy_runs
+    from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if address_of(Store(home).path) else home
@@ -58,7 +56,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     return [*copy_runs(home, other, runs)]
 
 
-def repository_option(text: str, deliver: str) -> dict[str, str]:
+def check_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.run_definition import parse_repository_option
 
@@ -72,14 +70,14 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return found
 
 
-def delivery(home: Path, run: str) -> Delivery:
+def read_delivery(home: Path, run: str) -> Delivery:
     """What becomes of the changes of a run that is done."""
     with reading(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)
 
 
-def not_delivered(delivered: Delivery) -> str:
+def undelivered_files_line(delivered: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivered.left_behind:
         return ""
@@ -90,7 +88,7 @@ def not_delivered(delivered: Delivery) -> str:
 _NAMED = 10
 
 
-def no_worker(home: Path, queued: Sequence[str]) -> str:
+def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
     """`Views.no_worker` of queued runs."""
     if not is_on_server(home):
         return ""
@@ -101,12 +99,10 @@ def no_worker(home: Path, queued: Sequence[str]) -> str:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
-    return (
-        f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_serving(name)}"
-    )
+    return f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
 
 
-def _serving(name: str) -> str:
+def _worker_flags(name: str) -> str:
     """What to say to `interlock worker`, so that it serves the queue of this name."""
     if name == GIT_QUEUE:
         return " --workspaces DIR"
@@ -129,22 +125,22 @@ def has_fleet(home: Path) -> bool:
         return conn is not None and queue.has_queue(conn)
 
 
-def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
+def submission_of(priority: int, user: str = "") -> dict[str, Any]:
     """`Options.submitted` of a run that a user starts; empty: this one."""
     from interlock.engine.store.approvals import this_user
 
     return {"user": user or this_user(), "priority": priority}
 
 
-def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
+def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
-    schedules.next_time(cron, zone, datetime.now(UTC))
+    queue.next_time(cron, zone, datetime.now(UTC))
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
-def migrate(home: Path) -> None:
+def migrate_store(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
     Store(home).open()
 
@@ -189,30 +185,32 @@ class Fleet:
         None: there was nothing to stop.
         """
         with self._writing() as conn:
-            admission.waits_no_more(conn, run)
+            rate_limits.waits_no_more(conn, run)
             return queue.take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
         with self._reading() as conn:
-            return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
+            return [
+                FleetLimit(limit, rate_limits.used_of(conn, limit)) for limit in rate_limits.all_limits(conn)
+            ]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
         with self._writing() as conn:
-            limits.set_limit(conn, limits.Limit(kind, name, **figures))
-            admission.look_again(conn)
+            rate_limits.set_limit(conn, rate_limits.Limit(kind, name, **figures))
+            rate_limits.look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
-            if not limits.remove_limit(conn, kind, name):
+            if not rate_limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
-            admission.look_again(conn)
+            rate_limits.look_again(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
         with self._reading() as conn:
-            found = schedules.listed(conn)
+            found = queue.listed(conn)
         rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -230,6 +228,6 @@ class Fleet:
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
-            if not schedules.remove(conn, name):
-                hint = nearest(name, [one.name for one, _ in schedules.listed(conn)])
+            if not queue.remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in queue.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.client.record import Cursor, events, mark
+from interlock.engine.client.record import Cursor, read_events, record_version
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.store import changes as changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
@@ -27,7 +27,7 @@ _ALIVE_S = 1.0
 """Seconds between two looks at the driver, which dies without a commit."""
 
 
-class Standing(NamedTuple):
+class RunStanding(NamedTuple):
     """How a run stands, as `show` says it, and what of it waits for a person."""
 
     status: str
@@ -35,10 +35,10 @@ class Standing(NamedTuple):
     owner: str | None
 
 
-class Followed(NamedTuple):
+class FollowedEvent(NamedTuple):
     """One thing that happened."""
 
-    event: Event | Standing
+    event: Event | RunStanding
     cursor: str
     """The place in the record behind it; empty: it isn't in the record."""
 
@@ -99,38 +99,38 @@ class LiveDrives:
                 self._queues.remove(entry)
 
 
-async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> AsyncGenerator[Followed]:
+async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> AsyncGenerator[FollowedEvent]:
     """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
     place, changed = Cursor.read(cursor), changes(home)
-    stood: Standing | None = None
+    stood: RunStanding | None = None
     read: tuple[object, ...] = ()
     looked = 0.0
     with drives.heard(run) as pieces:
         try:
             while True:
                 driven = drives.drives(run)  # before the pieces: a drive that has ended has told its last one
-                for event in await _next(pieces) if stood else []:
+                for event in await _take_pieces(pieces) if stood else []:
                     if not _is_recorded(event):
-                        yield Followed(event, "")
+                        yield FollowedEvent(event, "")
                 if not (changed() or time.monotonic() - looked > _ALIVE_S):
                     continue
-                stands = standing(home, run)  # before the record, which may keep growing
+                stands = read_standing(home, run)  # before the record, which may keep growing
                 if driven and stands.status != "running" and stood:
                     looked = 0.0  # its drive is about to end: how it ended comes behind its last piece
                     continue
                 looked = time.monotonic()
-                if (now := mark(home, run)) != read:  # else another run's commit, which are most
+                if (now := record_version(home, run)) != read:  # else another run's commit, which are most
                     read = now
-                    for event in place.unread(await asyncio.to_thread(events, home, run)):
-                        yield Followed(event, str(place))
+                    for event in place.unread(await asyncio.to_thread(read_events, home, run)):
+                        yield FollowedEvent(event, str(place))
                 if stands != stood:
                     stood = stands
-                    yield Followed(stands, str(place))
+                    yield FollowedEvent(stands, str(place))
         finally:
             changed.close()
 
 
-async def changed(home: Path) -> AsyncGenerator[bool]:
+async def watch_store_changes(home: Path) -> AsyncGenerator[bool]:
     """At each look whether some process wrote to the store since the last; never ends."""
     look = changes(home)
     try:
@@ -141,13 +141,13 @@ async def changed(home: Path) -> AsyncGenerator[bool]:
         look.close()
 
 
-def standing(home: Path, run: str) -> Standing:
+def read_standing(home: Path, run: str) -> RunStanding:
     row = find_run(home, run)
     waiting = tuple(request.id for request in waiting_requests(home, run)) if row.waiting else ()
-    return Standing(row.status, waiting, row.owner)
+    return RunStanding(row.status, waiting, row.owner)
 
 
-async def _next(pieces: "asyncio.Queue[Event]") -> list[Event]:
+async def _take_pieces(pieces: "asyncio.Queue[Event]") -> list[Event]:
     """What came since the last look; waits a moment for the first."""
     await asyncio.sleep(0)  # what another thread told already arrives
     try:

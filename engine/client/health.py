@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import reading
-from interlock.engine.store.address import ADDRESS, PARTS
-from interlock.engine.store.damage import damage, damaged_pages, unreadable
-from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store import ADDRESS, PARTS, reading
+from interlock.engine.store.integrity import damage, damaged_pages, diagnosed, unreadable
 from interlock.state.events import Progress
 
-__all__ = ["OURS", "Finding", "damaged_pages", "examined"]
+__all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]
 
 OURS = (*PARTS, ADDRESS)
 """What Interlock keeps in the state directory."""
@@ -24,7 +22,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def examined(home: Path, told: Callable[[Progress], None] = lambda _progress: None) -> Iterator[Finding]:
+def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progress: None) -> Iterator[Finding]:
     """Read every record of the store; rows that disagree with the checkpoints are made again.
 
     `told` hears of each row and run that is read.
@@ -48,7 +46,7 @@ def examined(home: Path, told: Callable[[Progress], None] = lambda _progress: No
         yield from (Finding("note", "mended", line) for line in rebuild_rows(home, tell("comparing", "runs")))
     verifying = tell("verifying", "runs")
     with diagnosed(home / "interlock.db"):
-        runs, records = Client.at_home().runs(), list[tuple[str, str]]()
+        runs, records = Client.for_this_user().runs(), list[tuple[str, str]]()
         for number, run in enumerate(runs, 1):
             verifying(number, len(runs))
             records += [(run.run, line) for line in damage(home, run.run)]

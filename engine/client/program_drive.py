@@ -81,10 +81,10 @@ class Dialect:
         from langgraph.types import Command
 
         given = Command(**moves) if moves else given
-        return await client.take_up(run, given, checkpoint, renderers=renderers)
+        return await client.drive_with_input(run, given, checkpoint, renderers=renderers)
 
 
-class Call(NamedTuple):
+class ProgramCall(NamedTuple):
     """What a program asked for: one drive of a thread's run."""
 
     row: Served
@@ -103,7 +103,7 @@ class Call(NamedTuple):
     @property
     def is_command(self) -> bool:
         """Whether the run begins with a command in place of an input."""
-        return self.new and self.dialect.begins_with(_moves(self.command))
+        return self.new and self.dialect.begins_with(_command_fields(self.command))
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -131,10 +131,10 @@ class Receiver(Protocol):
         ...
 
 
-class _Tap:
+class _StreamTap:
     """Drives a run's graphs with the stream that the program asked for."""
 
-    def __init__(self, call: Call, receiver: Receiver) -> None:
+    def __init__(self, call: ProgramCall, receiver: Receiver) -> None:
         self._call, self._receiver, self._kwargs = call, receiver, call.asked
         self._is_first = True
 
@@ -143,7 +143,7 @@ class _Tap:
         config, graph_input = self._config(config), self._input(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
         given |= self._call.dialect.stream_options(app)
-        parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
+        parts = self._stream_protocol if self._kwargs["protocol"] else self._stream_modes
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
                 async for data in found:
@@ -173,13 +173,13 @@ class _Tap:
         if self._call.row.body.get("again"):  # what was asked for is in the run already
             return graph_input
         if self._call.is_command:
-            return Command(**_moves(self._call.command))
+            return Command(**_command_fields(self._call.command))
         resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
         if not is_first or not resumes:
             return cast(Any, graph_input)
-        return replace(cast(Any, graph_input), **_moves(self._call.command))
+        return replace(cast(Any, graph_input), **_command_fields(self._call.command))
 
-    async def _by_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+    async def _stream_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
         wanted = self._kwargs["stream_mode"]
         native = {"messages" if mode == "messages-tuple" else mode for mode in wanted} & {*NATIVE}
         more = {"stream_mode": [*native | {"custom"}], "subgraphs": self._kwargs["subgraphs"], **given}
@@ -195,7 +195,9 @@ class _Tap:
             else:
                 self._receiver.take_event(event)
 
-    async def _by_protocol(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+    async def _stream_protocol(
+        self, app: Any, graph_input: Any, config: Any, given: Any
+    ) -> AsyncIterator[Any]:
         told = set[str]()
         async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
             async for event in stream:
@@ -208,13 +210,13 @@ async def drive_call(
     client: Client,
     run: str,
     workflow: str,
-    call: Call,
+    call: ProgramCall,
     given: Any,
     receiver: Receiver,
     renderers: Sequence[Renderer],
 ) -> Outcome:
     """Drive the run until it is over or parks; `given` is its input. Raises `InterlockError`."""
-    TAP.set(_Tap(call, receiver).drive_graph)
+    TAP.set(_StreamTap(call, receiver).drive_graph)
     if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
     only = call.row.body.get("only")
@@ -223,27 +225,27 @@ async def drive_call(
     first = call.dialect.start_input(workflow, given)
     if call.new:
         return await client.start(workflow, first, renderers=renderers, run=run)
-    _refuse_cancelled(client.run(run), call, given)
+    _check_not_cancelled(client.run(run), call, given)
     client.check_driven_here(run)
-    found = threads.waiting(client.options, run)
-    passed_on = _answers_passed_on(call, found)
+    found = threads.list_waiting(client.options, run)
+    passed_on = _forwarded_answers(call, found)
     if passed_on or "resume" in call.command:
         if only is not None and not (found := [one for one in found if one.interrupt in only]):
             raise UserError(_GONE)
         resume = passed_on or call.command["resume"]
         closed = threads.closed_interrupts(client.options, run)
-        client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])
+        client.decide(run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"])
         return await client.go_on(run, renderers=renderers)
     if given is None and not call.is_command and not call.asked["checkpoint"]:
         passed = [
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
-        client.decide(run, threads.decisions(passed, None), call.row.body["by"])
-    moves, checkpoint = _moves(call.command), call.asked["checkpoint"]
+        client.decide(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
+    moves, checkpoint = _command_fields(call.command), call.asked["checkpoint"]
     return await call.dialect.go_on(client, run, given, moves, checkpoint, renderers)
 
 
-def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, Any]:
+def _forwarded_answers(call: ProgramCall, found: list[threads.WaitingRequest]) -> dict[str, Any]:
     """Return answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
     given: Any = call.asked["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
     waiting = {one.interrupt for one in found}
@@ -251,7 +253,7 @@ def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, An
     return {key: one for key, one in passed.items() if key in waiting}
 
 
-def _moves(command: Mapping[str, Any]) -> dict[str, Any]:
+def _command_fields(command: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of LangGraph's `Command` that a program may give beside `resume`."""
     from langgraph.types import Send
 
@@ -265,7 +267,7 @@ def _moves(command: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _refuse_cancelled(row: RunRow, call: Call, given: Any) -> None:
+def _check_not_cancelled(row: RunRow, call: ProgramCall, given: Any) -> None:
     """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
-    if row.status == "cancelled" and row.error and not (given or _moves(call.command)):
+    if row.status == "cancelled" and row.error and not (given or _command_fields(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")

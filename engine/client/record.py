@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.chain import dropped, first_prompt, messages_at
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.places import undone
+from interlock.engine.store.workspaces import undone
 from interlock.services.toolset import summarize_call
 from interlock.state.calls import CallView
 from interlock.state.context import UNDONE
@@ -19,11 +19,11 @@ from interlock.state.events import Event, MessageEvent, Thought, ToolResultEvent
 from interlock.state.messages import Message, ToolCall
 from interlock.tools.table import TOOLS
 
-MOST = 400
+MOST_MESSAGES = 400
 """Messages shown of a long conversation: the newest."""
 
 
-def events(home: Path, run: str, step: int | None = None) -> list[Event]:
+def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
     """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
     try:
         state = state_at(home, run, step)
@@ -32,19 +32,19 @@ def events(home: Path, run: str, step: int | None = None) -> list[Event]:
             raise
         prompt = first_prompt(home, run)
         return [MessageEvent(role="user", content=prompt)] if prompt else []
-    messages = _conversation(home, run, str(state.get("head") or ""))
+    messages = _whole_conversation(home, run, str(state.get("head") or ""))
     if waits := str(state.get("prompt") or ""):
         messages += messages_at(home, run, waits)[-1:]
     made = results(home, run)
-    return [event for message in messages for event in _events(message, made)]
+    return [event for message in messages for event in _message_events(message, made)]
 
 
-def unsaid(home: Path, run: str) -> list[Event]:
+def untold_undos(home: Path, run: str) -> list[Event]:
     """What a person took back that the conversation doesn't tell yet: it will, after the next prompt."""
     return [Undone(content=one.text) for one in undone(home, run) if not one.told]
 
 
-class Seen(NamedTuple):
+class RecordExtent(NamedTuple):
     """How much of a run's record there was at a root step."""
 
     events: int
@@ -53,21 +53,21 @@ class Seen(NamedTuple):
     """Ids of the calls among them that had no result yet."""
 
 
-def seen_at(home: Path, run: str, step: int) -> Seen:
+def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
     """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
-    found = events(home, run, step)
-    messages = _conversation(home, run, str(state_at(home, run, step).get("head") or ""))
+    found = read_events(home, run, step)
+    messages = _whole_conversation(home, run, str(state_at(home, run, step).get("head") or ""))
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     made = [call.id for message in messages for call in message.tool_calls]
-    return Seen(
+    return RecordExtent(
         sum(not isinstance(event, ToolResultEvent) for event in found),
         tuple(name for name in made if name not in answered),
     )
 
 
-def mark(home: Path, run: str) -> tuple[object, ...]:
+def record_version(home: Path, run: str) -> tuple[object, ...]:
     """Changes whenever `events` may have grown, and costs little to read."""
-    return tuple(value for row in views.extent(home, run) for value in row)
+    return tuple(value for row in queries.extent(home, run) for value in row)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Cursor:
     def __str__(self) -> str:
         return f"{self.taken}:{'.'.join(map(str, sorted(self.open)))}"
 
-    def past(self, events: Iterable[Event]) -> "Cursor":
+    def move_past(self, events: Iterable[Event]) -> "Cursor":
         """Move to the end of a record."""
         for _ in self.unread(events):
             pass
@@ -114,7 +114,7 @@ class Cursor:
                 yield event
 
 
-def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
+def newest_events(events: list[Event], most: int = MOST_MESSAGES) -> tuple[list[Event], int]:
     """The last `most` events at most, starting at a prompt if possible, and how many are left out."""
     if len(events) <= most:
         return events, 0
@@ -123,7 +123,7 @@ def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
     return events[first:], first
 
 
-def _conversation(home: Path, run: str, head: str) -> list[Message]:
+def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
     """The messages as first seen: what compression and masking replaced is restored."""
     messages = messages_at(home, run, head)
     gone = [message for past in dropped(home, run, head) for message in past]
@@ -131,7 +131,7 @@ def _conversation(home: Path, run: str, head: str) -> list[Message]:
     return gone + [m for m in messages if m.role != "tool" or not answered[m.tool_call_id]]
 
 
-def _events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
+def _message_events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
     elif text := message.part(UNDONE):
@@ -142,11 +142,11 @@ def _events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator
         if message.text:
             yield MessageEvent(role="assistant", content=message.text)
         for call in message.tool_calls:
-            yield from _call(call, made.get(call.id))
+            yield from _call_events(call, made.get(call.id))
     # A tool's result comes with its call from the journal, which has more of it.
 
 
-def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
+def _call_events(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
     summary = summarize_call(TOOLS.get(call.name), CallView(id=call.id, name=call.name, args=call.args))
     yield ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
     if result is None:
@@ -157,7 +157,7 @@ def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
         tool_name=call.name,
         tool_id=call.id,
         status=result["status"],
-        output=_text(result.get("content")),
+        output=_content_text(result.get("content")),
         error=result.get("error"),
         duration_ms=duration if isinstance(duration, int) else 0,
         diff=str(meta.get("diff") or ""),
@@ -166,7 +166,7 @@ def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
     )
 
 
-def _text(content: object) -> str:
+def _content_text(content: object) -> str:
     """The text of a message's content, which may come in parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in cast("list[dict[str, Any]]", content))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from interlock.engine.options import Decision
 from interlock.engine.read import check_edit
-from interlock.engine.store.request_ids import place_of
+from interlock.engine.store.queries import place_of
 from interlock.state.errors import UserError
 from interlock.state.text import cut, diff_stat, is_diff, one_line, visible
 
@@ -26,7 +26,7 @@ _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "promp
 Request = Mapping[str, Any]
 
 
-class Way(NamedTuple):
+class AnswerChoice(NamedTuple):
     key: str
     """The letter that stands for it; empty: a further kind of *always*, for those who name it."""
     choice: "Choice"
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestView:
     """A request in words. Texts of models and files are on one line, with harmful characters escaped."""
 
     headline: str
@@ -84,7 +84,7 @@ class Asked:
     """What an *always* covers in this run."""
     saved: str
     """What a saved *always* covers, unless that is the same."""
-    ways: tuple[Way, ...]
+    ways: tuple[AnswerChoice, ...]
 
 
 SAVED: "Choice" = "proceed_always_and_save"
@@ -119,29 +119,29 @@ _TEST_LABELS: "Mapping[Choice, str]" = {
 }
 
 
-def asked(request: Request) -> Asked:
+def describe_request(request: Request) -> RequestView:
     given: Mapping[str, str] = request.get("always") or {}
     always = {choice: one_line(what) for choice, what in given.items()}
     saved = always.pop(SAVED, "")
     here = tuple(what for what in dict.fromkeys(always.values()) if what)
     parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
-    return Asked(
-        headline=headline(request),
+    return RequestView(
+        headline=request_headline(request),
         is_unknown=request["kind"] == "outcome",
         note=one_line(str(request.get("note") or "")),
         why=one_line(request["reason"]),
         agent=str(request.get("agent") or ""),
-        preview=_preview(request),
-        shows="plan" if plan_of(request) else "diff" if is_diff(request["preview"]) else "text",
-        parts=tuple(_part(part) for part in parts) if len(parts) > 1 else (),
-        questions=tuple(_questions(request)),
+        preview=_shown_preview(request),
+        shows="plan" if reviewed_plan(request) else "diff" if is_diff(request["preview"]) else "text",
+        parts=tuple(_read_part(part) for part in parts) if len(parts) > 1 else (),
+        questions=tuple(_read_questions(request)),
         always=here,
         saved="" if saved in here else saved,
-        ways=ways(request),
+        ways=answer_choices(request),
     )
 
 
-def headline(request: Request) -> str:
+def request_headline(request: Request) -> str:
     """What is asked, in one line."""
     if request["kind"] == "question":
         questions: Sequence[Request] = request.get("questions") or [{}]
@@ -149,87 +149,91 @@ def headline(request: Request) -> str:
         more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
         return f"question: {one_line(f'{first}{more}')}"
     stat = diff_stat(request["preview"])
-    name = "changed tests:" if asks_of_tests(request) else one_line(request["tool_name"], _NAME)
-    about = f"{name} {brief(request['args'])}"
+    name = "changed tests:" if is_about_changed_tests(request) else one_line(request["tool_name"], _NAME)
+    about = f"{name} {brief_arguments(request['args'])}"
     return about + (f" ({stat})" if stat else "")
 
 
-def brief(args: Mapping[str, Any]) -> str:
+def brief_arguments(args: Mapping[str, Any]) -> str:
     """What a call is about: its file, command or address, else all of its arguments."""
     target = next((args[key] for key in _TARGETS if args.get(key)), None)
     return one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
 
 
-def plan_of(request: Request) -> str:
+def reviewed_plan(request: Request) -> str:
     """The plan's Markdown in a plan review; empty for any other request."""
     return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
 
 
-def asks_of_tests(request: Request) -> bool:
+def is_about_changed_tests(request: Request) -> bool:
     """Whether it asks if a check counts that passes only with changed tests."""
     return request["tool_name"] == CHANGED_TESTS and "tests" in request["args"]
 
 
-def named(request: Request) -> str:
+def request_name(request: Request) -> str:
     """What to type for a request: its number, or its id while the run hasn't parked."""
     return str(request["number"] or request["id"])
 
 
-def _preview(request: Request) -> str:
+def _shown_preview(request: Request) -> str:
     if request["kind"] == "question":
         return ""
     lines = visible(request["preview"]).splitlines()
-    says_all = lines == [brief(request["args"])] and lines[0] in cut(headline(request), HEADLINE)
+    says_all = lines == [brief_arguments(request["args"])] and lines[0] in cut(
+        request_headline(request), HEADLINE
+    )
     return "" if says_all else request["preview"]
 
 
-def _part(part: Mapping[str, str]) -> Part:
+def _read_part(part: Mapping[str, str]) -> Part:
     text = one_line(part["text"], _NAME)
     return Part(text, part["decision"], one_line(part["reason"].removeprefix(f"`{part['text']}` ")))
 
 
-def _questions(request: Request) -> Iterator[Question]:
+def _read_questions(request: Request) -> Iterator[Question]:
     found: Sequence[Request] = request.get("questions") or () if request["kind"] == "question" else ()
     for question in found:
         options: Sequence[Any] = question.get("options") or ()
-        yield Question(visible(str(question.get("question", ""))), tuple(map(_option, options)))
+        yield Question(visible(str(question.get("question", ""))), tuple(map(_read_option, options)))
 
 
-def _option(option: Any) -> Option:
+def _read_option(option: Any) -> Option:
     fields: Request = cast("Request", option) if isinstance(option, Mapping) else {"label": option}
     return Option(one_line(str(fields.get("label", ""))), one_line(str(fields.get("description", ""))))
 
 
-def ways(request: Request) -> tuple[Way, ...]:
+def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
     """Every way to answer, in the order in which they are offered."""
     choices: Sequence[Choice] = request["choices"]
     if request["kind"] == "question":
-        refusal = [Way("", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
-        found = [Way("", "proceed_once", "answer", "text"), *refusal]
+        refusal = [AnswerChoice("", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
+        found = [AnswerChoice("", "proceed_once", "answer", "text"), *refusal]
     elif request["kind"] == "outcome":
         found = [
-            Way("r", "proceed_once", "redo: run it again", text="redo"),
-            Way("s", "reject", "skip: leave it", text="skip"),
+            AnswerChoice("r", "proceed_once", "redo: run it again", text="redo"),
+            AnswerChoice("s", "reject", "skip: leave it", text="skip"),
         ]
     else:
         lasting = [c for c in ALWAYS if c in choices and c != SAVED]
         order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
         letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
         labels = dict(_LABELS)
-        labels.update(_PLAN_LABELS if plan_of(request) else {})
-        labels.update(_TEST_LABELS if asks_of_tests(request) else {})
+        labels.update(_PLAN_LABELS if reviewed_plan(request) else {})
+        labels.update(_TEST_LABELS if is_about_changed_tests(request) else {})
         yes = [
-            Way(letters.get(c, ""), c, labels[c], covers=covers(request, c)) for c in order if c in choices
+            AnswerChoice(letters.get(c, ""), c, labels[c], covers=covered_by_choice(request, c))
+            for c in order
+            if c in choices
         ]
-        edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
-        no = [Way("n", "reject", labels["reject"], "reason")] if "reject" in choices else []
+        edit = [AnswerChoice("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
+        no = [AnswerChoice("n", "reject", labels["reject"], "reason")] if "reject" in choices else []
         found = [*yes, *edit, *no]
     if "cancel" in choices:
-        found.append(Way("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
+        found.append(AnswerChoice("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
     return tuple(found)
 
 
-def covers(request: Request, choice: "Choice") -> str:
+def covered_by_choice(request: Request, choice: "Choice") -> str:
     """What else goes on without a question after this choice; empty for one that doesn't last."""
     if choice == EDITS:
         return _ALL_EDITS
@@ -237,30 +241,32 @@ def covers(request: Request, choice: "Choice") -> str:
     return one_line(given.get(choice, ""))
 
 
-def keyed(request: Request) -> dict[str, Way]:
+def choices_by_key(request: Request) -> dict[str, AnswerChoice]:
     """The ways that a key stands for."""
-    return {way.key: way for way in ways(request) if way.key}
+    return {way.key: way for way in answer_choices(request) if way.key}
 
 
-def spoken(request: Request, decision: Decision) -> str:
+def decision_text(request: Request, decision: Decision) -> str:
     if decision.text is not None:
         return decision.text
     if decision.choice == "reject":
         return f"no: {decision.feedback}" if decision.feedback else "no"
-    return next((way.label for way in ways(request) if way.choice == decision.choice), decision.choice)
+    return next(
+        (way.label for way in answer_choices(request) if way.choice == decision.choice), decision.choice
+    )
 
 
-def decided(request: Request, way: Way, feedback: str | None = None) -> Decision:
+def make_decision(request: Request, way: AnswerChoice, feedback: str | None = None) -> Decision:
     """The decision that a way makes; for those that take arguments or an answer: `edited`, `answered`."""
     return Decision(request["id"], way.choice, feedback=feedback or None, text=way.text or None)
 
 
-def edited(request: Request, changes: Mapping[str, Any]) -> Decision:
+def decide_with_edits(request: Request, changes: Mapping[str, Any]) -> Decision:
     """Let it run with other arguments: those not named stay, null removes one. Raises as `rewritten`."""
-    return rewritten(request, {**request["args"], **changes})
+    return decide_with_arguments(request, {**request["args"], **changes})
 
 
-def rewritten(request: Request, args: Mapping[str, Any]) -> Decision:
+def decide_with_arguments(request: Request, args: Mapping[str, Any]) -> Decision:
     """Let it run with exactly these arguments; a plan, with its text as `plan`.
 
     Raises `UserError` that lists the names it takes.
@@ -270,7 +276,7 @@ def rewritten(request: Request, args: Mapping[str, Any]) -> Decision:
     return Decision(request["id"], "modify", args=kept)
 
 
-def alike(request: Request, others: Sequence[Request]) -> list[Request]:
+def find_alike_outcomes(request: Request, others: Sequence[Request]) -> list[Request]:
     """The unknown outcomes among the others that differ from this one in their arguments only, as in a map."""
     if request["kind"] != "outcome":
         return []
@@ -278,21 +284,23 @@ def alike(request: Request, others: Sequence[Request]) -> list[Request]:
     return [o for o in others if o is not request and all(o.get(n) == request.get(n) for n in same)]
 
 
-def batch(requests: Sequence[Request]) -> list[Request]:
+def edits_to_decide_together(requests: Sequence[Request]) -> list[Request]:
     """The edits among these requests that a person may decide as one; empty for fewer than two."""
     edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"])]
-    edits = [r for r in edits if not plan_of(r) and not asks_of_tests(r)]
+    edits = [r for r in edits if not reviewed_plan(r) and not is_about_changed_tests(r)]
     return edits if len(edits) > 1 else []
 
 
-def ways_together(requests: Sequence[Request]) -> tuple[Way, ...]:
+def shared_answer_choices(requests: Sequence[Request]) -> tuple[AnswerChoice, ...]:
     """How to answer all of these with one decision."""
-    shared = set[str].intersection(*({way.choice for way in ways(request)} for request in requests))
+    shared = set[str].intersection(*({way.choice for way in answer_choices(request)} for request in requests))
     single = ("modify", *(choice for choice in ALWAYS if choice != EDITS))
-    return tuple(way for way in ways(requests[0]) if way.choice in shared and way.choice not in single)
+    return tuple(
+        way for way in answer_choices(requests[0]) if way.choice in shared and way.choice not in single
+    )
 
 
-def settles(
+def settle_others(
     decision: Decision, request: Request, others: Sequence[Request]
 ) -> tuple[list[Decision], set[str]]:
     """What a decision on a request settles of others: decisions on them, and the ids that nobody is asked about.
@@ -308,9 +316,9 @@ def settles(
     return [], set()
 
 
-def answers_wanted(request: Request) -> list[str]:
+def answer_labels(request: Request) -> list[str]:
     """What to call each of a question's answers."""
-    questions = [*_questions(request)]
+    questions = [*_read_questions(request)]
     count = len(questions)
     if count <= 1:
         has_options = any(question.options for question in questions)
@@ -318,36 +326,36 @@ def answers_wanted(request: Request) -> list[str]:
     return [f"answer {n} of {count}" for n in range(1, count + 1)]
 
 
-def answered(request: Request, texts: Sequence[str]) -> Decision:
+def decide_with_answers(request: Request, texts: Sequence[str]) -> Decision:
     """The decision made by these answers, one per question or one for all; an option's number stands for its label.
 
     Raises `UserError` for an empty answer.
     """
     questions: Sequence[Request] = request.get("questions") or ({},)
     if len(texts) == len(questions):
-        offered = [question.options for question in _questions(request)] or [()]
-        texts = list(map(_chosen, offered, texts))
+        offered = [question.options for question in _read_questions(request)] or [()]
+        texts = list(map(_replace_option_number, offered, texts))
     if len(texts) > 1:
         pairs = zip((str(q.get("question", "")) for q in questions), texts, strict=True)
         text = "\n".join(f"{question}\n{answer}" for question, answer in pairs)
     else:
         text = texts[0]
     if not text.strip():
-        raise UserError(f"Request {named(request)} asks for an answer, and got an empty one.")
+        raise UserError(f"Request {request_name(request)} asks for an answer, and got an empty one.")
     return Decision(request["id"], "proceed_once", text=text)
 
 
-def _chosen(options: Sequence[Option], text: str) -> str:
+def _replace_option_number(options: Sequence[Option], text: str) -> str:
     """Replace an option's number with its label."""
     if text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1].label
     return text
 
 
-def form(request: Request) -> dict[str, Any]:
+def form_schema(request: Request) -> dict[str, Any]:
     """The JSON Schema of a question's form: one text for each question, with what it may choose."""
     fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
-    for field, question in zip(fields.values(), asked(request).questions, strict=False):
+    for field, question in zip(fields.values(), describe_request(request).questions, strict=False):
         if question.options:
             field["description"] = "\n".join(map(option_line, question.options))
     return {"type": "object", "properties": fields, "required": [*fields]}
@@ -357,15 +365,15 @@ def option_line(option: Option) -> str:
     return f"- {option.label}: {option.about}" if option.about else f"- {option.label}"
 
 
-def filled(request: Request, content: Mapping[str, Any]) -> Decision | None:
+def decide_from_form(request: Request, content: Mapping[str, Any]) -> Decision | None:
     """The decision that the fields make; None while one of them is empty."""
     texts = [str(content.get(name) or "") for name in _form_fields(request)]
-    return answered(request, texts) if all(text.strip() for text in texts) else None
+    return decide_with_answers(request, texts) if all(text.strip() for text in texts) else None
 
 
 def _form_fields(request: Request) -> dict[str, str]:
     """Field → what it asks."""
-    titles = [question.text for question in asked(request).questions]
+    titles = [question.text for question in describe_request(request).questions]
     if len(titles) > 1:
         return {f"answer{number}": title for number, title in enumerate(titles, 1)}
     return {"answer": titles[0] if titles else str(request["preview"] or request["reason"])}

@@ -14,7 +14,7 @@ from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, reading, views
+from interlock.engine.store import Store, queries, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
@@ -27,18 +27,18 @@ from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.messages import Message
 
-Wanted = views.Wanted
+Wanted = queries.Wanted
 count_roots, roots, restless, run_names, run_workflows = (
-    views.count_roots,
-    views.roots,
-    views.restless,
-    views.names,
-    views.workflows,
+    queries.count_roots,
+    queries.roots,
+    queries.restless,
+    queries.names,
+    queries.workflows,
 )
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedGraph:
     """A run's graph over its checkpoints, for looking."""
 
     app: Any
@@ -47,12 +47,12 @@ class Opened:
     """The newest record of the conversation that a state holds (`Pipeline.conversation_head`)."""
 
 
-def _bare(options: Options) -> Options:
+def _without_choices(options: Options) -> Options:
     return replace(options, workspace=None, approval_mode=None, mode=None, model=None)
 
 
 @contextmanager
-def opened(options: Options, run: str) -> Generator[Opened]:
+def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     """Open a run's graph, in the thread that uses it; where its code may not run, what its checkpoints hold.
 
     Raises `InterlockError`.
@@ -64,29 +64,29 @@ def opened(options: Options, run: str) -> Generator[Opened]:
         with_user_processors,
     )
     from interlock.engine.store.approvals import SqlApprovals
-    from interlock.engine.store.foreign import saver_for
+    from interlock.engine.store.foreign_saver import saver_for
 
     store = Store(options.home)
     row = find_run(options.home, run)
     try:
         check_run_code_trusted(row, options)
-        chosen, prepared = load_workflow_and_config(row, _bare(options))
+        chosen, prepared = load_workflow_and_config(row, _without_choices(options))
     except CodeForbiddenError:
-        from interlock.engine.client.as_recorded import AsRecorded
+        from interlock.engine.client.as_recorded import StoredGraph
 
         kind = recorded_pipeline_class(recorded_source(options.home, run))
         with closing(store.connect()) as conn:
-            app = AsRecorded(conn, run)
-            yield Opened(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
+            app = StoredGraph(conn, run)
+            yield OpenedGraph(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
         return
     chosen = with_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
-        yield Opened(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
+        yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
-def _at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
+def _config_at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
     """Raises `UserError`."""
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(checkpoint.get(key) or "", str):
@@ -95,25 +95,25 @@ def _at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
     return {"configurable": {**config["configurable"], **where}}
 
 
-def snapshot_of(found: Opened, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
+def read_snapshot(found: OpenedGraph, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
     """LangGraph's snapshot of a run, at a checkpoint or now."""
-    return found.app.get_state(_at(found.config, checkpoint), subgraphs=subgraphs)
+    return found.app.get_state(_config_at(found.config, checkpoint), subgraphs=subgraphs)
 
 
-def history_of(
-    found: Opened,
+def read_history(
+    found: OpenedGraph,
     limit: int,
     before: Mapping[str, Any],
     checkpoint: Mapping[str, Any],
     metadata: Mapping[str, Any],
 ) -> list[Any]:
     """Snapshots, the newest first."""
-    until = _at(found.config, before) if before else None
-    at = _at(found.config, checkpoint)
+    until = _config_at(found.config, before) if before else None
+    at = _config_at(found.config, checkpoint)
     return [*islice(found.app.get_state_history(at, filter={**metadata} or None, before=until), limit)]
 
 
-async def update(
+async def update_state(
     options: Options, run: str, values: Any, as_node: str | None, checkpoint: Mapping[str, Any]
 ) -> Any:
     """Write to the state of a LangGraph graph's run, as one of its nodes; returns the new checkpoint's config.
@@ -127,15 +127,15 @@ async def update(
     from interlock.engine.store.approvals import supersede
 
     store = Store(options.home)
-    row, defined, _ = check_drivable(find_run(options.home, run), _bare(options))
-    chosen, prepared = load_workflow_and_config(row, _bare(options), defined)
+    row, defined, _ = check_drivable(find_run(options.home, run), _without_choices(options))
+    chosen, prepared = load_workflow_and_config(row, _without_choices(options), defined)
     chosen.check_writable()
     lease = await acquire_lease(store, run, wait=False)
     try:
         drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
-            config = {**_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
-            made = await _updated(drive.app, config, values, as_node)
+            config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
+            made = await _write_state(drive.app, config, values, as_node)
             supersede(drive.conn, run)
             if not (await drive.app.aget_state(drive.config)).next:
                 end_run(drive.conn, run)
@@ -147,7 +147,7 @@ async def update(
         await asyncio.to_thread(lease.release)
 
 
-async def _updated(app: Any, config: Any, values: Any, as_node: str | None) -> Any:
+async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) -> Any:
     from langgraph.errors import InvalidUpdateError
 
     try:
@@ -161,9 +161,9 @@ async def _updated(app: Any, config: Any, values: Any, as_node: str | None) -> A
         raise UserError(f"The state can't be written: {type(error).__name__}: {why}") from error
 
 
-def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:
+def ask_memory_store(home: Path, ask: Callable[[Any], Any]) -> Any:
     """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
-    from interlock.engine.store.foreign import memories
+    from interlock.engine.store.foreign_saver import memories
 
     Store(home).open()
     with memories(home / "interlock.db") as store:
@@ -171,7 +171,7 @@ def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingRequest:
     """A request that waits, and the interrupt that it came with."""
 
     id: str
@@ -179,19 +179,21 @@ class Waiting:
     request: ApprovalRequest
 
 
-def waiting(options: Options, run: str) -> list[Waiting]:
+def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = views.interrupts(options.home, deepest(options.home, run))
-    return [Waiting(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows]
+    rows = queries.interrupts(options.home, deepest(options.home, run))
+    return [
+        WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
+    ]
 
 
-def requested(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
+def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    rows = views.asked(options.home, run, key)
+    rows = queries.asked(options.home, run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 
-def conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
+def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
     """The messages up to a record, each with its own record's id."""
     with reading(home) as conn:
         if conn is None or not head:
@@ -202,10 +204,12 @@ def conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
 
 def closed_interrupts(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
-    return {name for (name,) in views.closed_interrupts(options.home, deepest(options.home, run))}
+    return {name for (name,) in queries.closed_interrupts(options.home, deepest(options.home, run))}
 
 
-def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = ()) -> list[Decision]:
+def decisions_from_resume(
+    found: Sequence[WaitingRequest], resume: Any, closed: Collection[str] = ()
+) -> list[Decision]:
     """The decisions that a resume value makes: one value, or interrupt id → value.
 
     A map whose keys all look like ids of interrupts, or that holds the id of one that waits, names interrupts; any
@@ -226,7 +230,7 @@ def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = (
         raise UnknownInterruptError("The interrupt that this answers doesn't wait any more.")
     else:  # as LangGraph: a value decides nothing where nothing waits
         answers = {name: cast(Any, resume) for name in items}
-    return [one for name, answer in answers.items() for one in _decided(items[name], answer)]
+    return [one for name, answer in answers.items() for one in _decisions_on_interrupt(items[name], answer)]
 
 
 def _names_interrupts(resume: Any, known: Collection[str]) -> bool:
@@ -243,15 +247,15 @@ class UnknownInterruptError(UserError):
 _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}
 
 
-def is_breakpoint(asked: Waiting) -> bool:
+def is_breakpoint(asked: WaitingRequest) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
     return foreign_requests.is_breakpoint(asked.request)
 
 
-def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
+def _decisions_on_interrupt(asked: Sequence[WaitingRequest], answer: Any) -> list[Decision]:
     first = asked[0].request
     if not foreign_requests.is_interrupt_request(first):
-        return [decision_of(asked[0], answer)]
+        return [decision_from_answer(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
     if is_breakpoint(asked[0]):
@@ -260,7 +264,7 @@ def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
 
 
-def decision_of(asked: Waiting, answer: Any) -> Decision:
+def decision_from_answer(asked: WaitingRequest, answer: Any) -> Decision:
     """A decision on a request of Interlock's own workflows: the fields of `Decision`, a word, or the answer's text."""
     request = asked.request
     fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}

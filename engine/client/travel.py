@@ -11,14 +11,14 @@ from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.engine.client import Client
-    from interlock.engine.client.changes import FileChange
     from interlock.engine.client.conversation import Conversation
+    from interlock.engine.client.file_changes import FileChange
 
 _FIRST = ("waiting", "interrupted")
 """Statuses of unfinished runs, which are offered first."""
 
 
-def runs_here(talk: "Conversation") -> list[RunRow]:
+def list_workspace_runs(talk: "Conversation") -> list[RunRow]:
     """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
     rows = talk.client.runs(workspace=str(talk.workspace))
     there = {row.run for row in rows}
@@ -26,7 +26,7 @@ def runs_here(talk: "Conversation") -> list[RunRow]:
     return sorted(tops, key=lambda row: row.status not in _FIRST)
 
 
-def said(talk: "Conversation", run: str) -> list[str]:
+def read_said_texts(talk: "Conversation", run: str) -> list[str]:
     """What a person and the model said in a run."""
     messages = talk.client.messages(run, talk.client.current_state(run))
     return [
@@ -38,13 +38,13 @@ def said(talk: "Conversation", run: str) -> list[str]:
     ]
 
 
-def clear(talk: "Conversation") -> None:
+def start_new_conversation(talk: "Conversation") -> None:
     left = talk.run
     talk.switch(None)
     talk.tell("new", "A new conversation.", left or "")
 
 
-def resume(talk: "Conversation", name: str) -> None:
+def switch_to_run(talk: "Conversation", name: str) -> None:
     """Go on with another run of this workspace. Raises `UserError`."""
     row = talk.client.run(name, talk.workspace)
     if row.workspace != str(talk.workspace):
@@ -58,7 +58,7 @@ def resume(talk: "Conversation", name: str) -> None:
     talk.switch(row.run)
 
 
-async def fork(talk: "Conversation") -> None:
+async def fork_conversation(talk: "Conversation") -> None:
     """Go on in a second run that shares all of this one's past, in the same folder."""
     run = talk.this_run
     made = await to_thread(lambda: talk.client.fork(run, in_place=True))
@@ -66,7 +66,7 @@ async def fork(talk: "Conversation") -> None:
     talk.tell("forked", f"This is run {made.run}, forked from {run}.", run)
 
 
-class Prompt(NamedTuple):
+class PastPrompt(NamedTuple):
     """A place to go back to."""
 
     text: str
@@ -74,19 +74,19 @@ class Prompt(NamedTuple):
     """The last step before the prompt; None: the run began with it."""
 
 
-def prompts(talk: "Conversation") -> list[Prompt]:
+def list_prompts(talk: "Conversation") -> list[PastPrompt]:
     """The run's prompts, newest first. Raises `UserError` if there is none."""
-    run, found = talk.this_run, list[Prompt]()
+    run, found = talk.this_run, list[PastPrompt]()
     taken = talk.client.checkpoints(run)
     for place, (checkpoint, opened) in enumerate(pairwise(taken)):
         if checkpoint.source == "input" and (said := talk.client.messages(run, opened.values, "prompt")):
-            found.append(Prompt(said[-1].text, taken[place - 1].step if place else None))
+            found.append(PastPrompt(said[-1].text, taken[place - 1].step if place else None))
     if not found:
         raise UserError(f"Run {run!r} has no prompt to go back to. See its steps: /history")
     return found[::-1]
 
 
-async def rewind(
+async def rewind_conversation(
     talk: "Conversation", before: int | None, agrees: "Callable[[Sequence[FileChange]], Awaitable[bool]]"
 ) -> bool:
     """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
@@ -101,13 +101,13 @@ async def rewind(
     return True
 
 
-async def undo(talk: "Conversation", call: str | None) -> "Sequence[FileChange]":
+async def undo_changes(talk: "Conversation", call: str | None) -> "Sequence[FileChange]":
     """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
     run = talk.this_run
     return await to_thread(lambda: talk.client.undo(run, call))
 
 
-def compress(talk: "Conversation") -> None:
+def compress_conversation(talk: "Conversation") -> None:
     """Compress the conversation now, instead of a prompt. Raises `UserError` before anything has run."""
     run, head = talk.this_run, lambda: talk.client.state(talk.this_run).get("head")
 
@@ -118,7 +118,7 @@ def compress(talk: "Conversation") -> None:
         if talk.run == run and head() == before:
             talk.tell("unchanged", "Nothing was compressed: the conversation is too short.")
 
-    talk.pursue(compressed)
+    talk.do_in_place(compressed)
 
 
 def last_answer(talk: "Conversation") -> str:
@@ -128,7 +128,7 @@ def last_answer(talk: "Conversation") -> str:
     return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
 
 
-def beside(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
+def replay_beside_record(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
     """Replay a run; each step with the nodes on both sides, and whether nodes and state are the same.
 
     Raises `UserError`.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine import read
-from interlock.engine.client.deciders import sentence
+from interlock.engine.client.decision_lines import decision_line
 from interlock.engine.options import Options
 from interlock.engine.read import Place, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
@@ -14,22 +14,22 @@ from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import patch_of
 from interlock.engine.store.checkpoints import Due, RootCheckpoint
-from interlock.engine.store.places import Undone, undone
+from interlock.engine.store.queries import Row
 from interlock.engine.store.runs import deepest
-from interlock.engine.store.views import Row
+from interlock.engine.store.workspaces import Undone, undone
 from interlock.state.errors import UserError
 from interlock.state.names import display_name, is_hidden_node
 from interlock.state.text import one_line
 
 if TYPE_CHECKING:
-    from interlock.engine.client.record import Seen
+    from interlock.engine.client.record import RecordExtent
     from interlock.engine.effect_hints import Hint
-    from interlock.engine.read.lives import Life
+    from interlock.engine.read.lifecycles import Life
     from interlock.engine.read.run_path import Marks, RunPath
-    from interlock.engine.store import keeping
-    from interlock.engine.store.audited import Record
-    from interlock.engine.store.usage import By
-    from interlock.engine.store.usage import Sums as Sums
+    from interlock.engine.store import retention
+    from interlock.engine.store.audit import Record
+    from interlock.engine.store.queries import By
+    from interlock.engine.store.queries import Sums as Sums
     from interlock.engine.workflows import ListedWorkflow
     from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from interlock.state.settings import Settings
 
 
-def settings_of(folder: Path) -> "Settings":
+def load_folder_settings(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
     from interlock.engine.run_files import load_folder_settings
 
@@ -51,7 +51,7 @@ _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
 _MOST_CALLS = 20
 
 
-def _listed_calls(made: Sequence[Call]) -> str:
+def _list_calls(made: Sequence[Call]) -> str:
     """The calls that there are, one a line, each with its number."""
     if not made:
         return "The run made none."
@@ -96,7 +96,7 @@ class Views:
         """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
         return read.past_requests(self.home, run)
 
-    def idle(self, run: str) -> str:
+    def why_nothing_waits(self, run: str) -> str:
         """Why no request of a run waits, and what to do."""
         return read.idle(self.home, run)
 
@@ -164,11 +164,11 @@ class Views:
         """The run with exactly this id; None: there is none."""
         return read.exact_run(self.home, name)
 
-    def innermost(self, run: str) -> str:
+    def innermost_subtask(self, run: str) -> str:
         """The innermost subtask a task is waiting for; the run itself if there is none."""
         return deepest(self.home, run)
 
-    def dropped(self, run: str, head: str | None = None) -> "list[list[Message]]":
+    def dropped_messages(self, run: str, head: str | None = None) -> "list[list[Message]]":
         """The messages each compression or masking removed from the conversation, verbatim, oldest first."""
         from interlock.engine.store.chain import dropped
 
@@ -176,71 +176,71 @@ class Views:
 
     def told(self, run: str, step: int | None = None) -> "list[Event]":
         """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
-        from interlock.engine.client.record import events
+        from interlock.engine.client.record import read_events
 
-        return events(self.home, run, step)
+        return read_events(self.home, run, step)
 
-    def seen_at(self, run: str, step: int) -> "Seen":
+    def extent_at_step(self, run: str, step: int) -> "RecordExtent":
         """The part of `told` that a root step had. Raises `UserError` naming the existing steps."""
-        from interlock.engine.client.record import seen_at
+        from interlock.engine.client.record import extent_at_step
 
-        return seen_at(self.home, run, step)
+        return extent_at_step(self.home, run, step)
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
-        from interlock.engine.store.usage import statistics
+        from interlock.engine.store.queries import statistics
 
         return statistics(self.home, by, since)
 
     def sizes(self) -> dict[str, int]:
         """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
-        from interlock.engine.store.keeping import sizes
+        from interlock.engine.store.retention import sizes
 
         return sizes(self.home)
 
-    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "keeping.Plan":
+    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "retention.Plan":
         """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
-        from interlock.engine.store.keeping import plan
+        from interlock.engine.store.retention import plan
 
         return plan(self.home, now, keep_days, max_gb)
 
-    def prune(self, planned: "keeping.Plan") -> "Iterator[keeping.Due]":
+    def prune(self, planned: "retention.Plan") -> "Iterator[retention.Due]":
         """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
-        from interlock.engine.store.keeping import prune
+        from interlock.engine.store.retention import prune
 
         return prune(self.home, planned)
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many records there are, and a line for each that was changed, removed, inserted or moved."""
-        from interlock.engine.store.audited import verify
+        from interlock.engine.store.integrity import verify
 
         return verify(self.home, heads)
 
     def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
         """The audit's records from a time on (unix, seconds), of a run or of all."""
-        from interlock.engine.store.audited import records
+        from interlock.engine.store.integrity import records
 
         return records(self.home, since, run)
 
     def audit_head(self) -> dict[str, Any]:
         """The newest record's number and hash, signed. Raises `UserError` where there is none."""
-        from interlock.engine.store.audited import head
+        from interlock.engine.store.integrity import head
 
         return head(self.home)
 
     def export(self, run: str) -> dict[str, Any]:
         """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
-        from interlock.engine.travel.record import record_of
+        from interlock.engine.travel.run_export import record_of
 
         return record_of(self.home, self.run(run))
 
     def output(self, run: str) -> Mapping[str, Any]:
         """The output of a run that ended well, as it is shown; empty for others, and if its workflow doesn't load."""
-        from interlock.engine.client.ended import output_of
+        from interlock.engine.client.run_output import load_output
 
-        return output_of(self.home, self.run(run))
+        return load_output(self.home, self.run(run))
 
-    def unkept(self, run: str) -> str:
+    def unrestorable_line(self, run: str) -> str:
         """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
         from interlock.engine.run_files import unrestorable_line
 
@@ -258,9 +258,9 @@ class Views:
 
         return read_workspace_text(self.home, self.run(run), path, limit)
 
-    settings = staticmethod(settings_of)
+    settings = staticmethod(load_folder_settings)
 
-    def to_continue(self, prompted: bool) -> RunRow:
+    def run_to_continue(self, prompted: bool) -> RunRow:
         """The run that `-c` means."""
         return read.to_continue(self.home, self.options.workspace, prompted)
 
@@ -270,13 +270,13 @@ class Views:
 
     def state(self, run: str, step: int | None = None) -> dict[str, Any]:
         """The state after a root step, by default the newest, without secrets. Raises `UserError` naming the steps."""
-        return self._masked(run, of_states.state_at(self.home, run, step))
+        return self._mask_secrets(run, of_states.state_at(self.home, run, step))
 
     def state_within(self, run: str) -> dict[str, Any]:
         """The newest state of a tool batch in progress or waiting, without secrets; empty if there is none."""
-        return self._masked(run, of_states.state_within(self.home, run))
+        return self._mask_secrets(run, of_states.state_within(self.home, run))
 
-    def _masked(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
+    def _mask_secrets(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
         from interlock.engine.masking import load_folder_redactor, mask_secrets
 
         return mask_secrets(values, load_folder_redactor(Path(self.run(run).workspace), self.home))
@@ -285,7 +285,7 @@ class Views:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.path([step for step in self.steps(run) if not is_hidden_node(step.node)])
 
-    def graph_marks(
+    def path_marks(
         self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
     ) -> "Marks":
         """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
@@ -293,12 +293,12 @@ class Views:
 
         return marks_of(self.graph_path(run, until=until), declared)
 
-    def stopped_in(self, run: RunRow) -> list[str]:
+    def stopped_in_nodes(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
         found = self.due(run.run) if run.status == "interrupted" else []
         return [" › ".join(map(display_name, due.place)) for due in found]
 
-    def trouble(self, run: RunRow) -> dict[str, str] | None:
+    def describe_trouble(self, run: RunRow) -> dict[str, str] | None:
         """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""
         if run.error is None or run.status not in ("interrupted", "failed"):
             return None
@@ -312,13 +312,13 @@ class Views:
         return {
             "headline": headline,
             "what": run.error["message"],
-            "where": ", ".join(self.stopped_in(run)),
+            "where": ", ".join(self.stopped_in_nodes(run)),
             "advice": again if run.status == "interrupted" else over,
         }
 
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
-        from interlock.engine.store.damage import damage
+        from interlock.engine.store.integrity import damage
 
         return list(damage(self.home, run))
 
@@ -334,23 +334,27 @@ class Views:
 
     def life(self, run: str, chart: str, call: str | None = None) -> "Life":
         """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
-        from interlock.engine.read import lives
+        from interlock.engine.read import lifecycles
 
         if chart not in ("tool-call", "approval-mode"):
             raise UserError(
                 f"The path of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
             )
         if chart == "tool-call" and call is None:
-            raise UserError(f"Which call? Name it with --call N. {_listed_calls(self.calls(run))}")
-        found = lives.mode_life(self.home, run) if call is None else lives.call_life(self.home, run, call)
+            raise UserError(f"Which call? Name it with --call N. {_list_calls(self.calls(run))}")
+        found = (
+            lifecycles.mode_life(self.home, run)
+            if call is None
+            else lifecycles.call_life(self.home, run, call)
+        )
         moves = (
-            move._replace(why=move.why or sentence(move.by)) if move.by else move for move in found.moves
+            move._replace(why=move.why or decision_line(move.by)) if move.by else move for move in found.moves
         )
         return found._replace(moves=tuple(moves))
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
-        from interlock.engine.travel.record import costs
+        from interlock.engine.travel.run_export import costs
 
         return costs(self.run(run), self.models(run))
 
@@ -386,9 +390,9 @@ class Views:
         """A line on those of these runs that wait because no worker is alive; empty if none does."""
         if not (queued := [row.run for row in rows if row.status == "queued"]):
             return ""
-        from interlock.engine.client.fleet import no_worker
+        from interlock.engine.client.fleet import missing_worker_line
 
-        return no_worker(self.home, queued)
+        return missing_worker_line(self.home, queued)
 
     def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""
@@ -403,7 +407,7 @@ class Views:
             found, run_config.prepare_run(self.options, needs_model=False)
         )
 
-    def check_code(self, row: RunRow) -> None:
+    def check_run_code_trusted(self, row: RunRow) -> None:
         """Raise `CodeForbiddenError` if the run's row names code that a look may not run on this host."""
         from interlock.engine.driver.run_definition import check_run_code_trusted
 
@@ -415,7 +419,7 @@ class Views:
 
         return find_effect_hints(self.workflow(name))
 
-    def own_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
+    def list_user_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""
         from interlock.engine.workflows import ignored_workflows, list_workflows
 

@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from interlock.engine.client import Outcome
-from interlock.engine.client.front import Front, Kind, Notice
+from interlock.engine.client.front_end import Front, Kind, Notice
 from interlock.state.errors import STOPPED, InterlockError, bug
 
 Work = Callable[[], Awaitable[None]]
 
 
-class Line:
+class WorkLine:
     """Whoever shows it hears how each piece of work ends; an error is shown as one line."""
 
     status = ""
@@ -40,9 +40,9 @@ class Line:
         """Whether a run or a command is in progress."""
         return self.busy or bool(self._work)
 
-    def pursue(self, work: Work) -> None:
+    def do_in_place(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._spawn(self._errors_shown(work))
+        self._spawn(self._show_errors(work))
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
@@ -72,7 +72,7 @@ class Line:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    async def _errors_shown(self, work: Work) -> None:
+    async def _show_errors(self, work: Work) -> None:
         """Show any error as one line and keep the conversation usable."""
         self.busy, well = True, False
         self.front.moved()

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from interlock.engine.diagrams.graphviz import dot, legend
-from interlock.engine.diagrams.picture import opened, png, raster, svg
-from interlock.engine.diagrams.shape import (
+from interlock.engine.diagrams.graph_model import (
     GROUPS,
     Diagram,
     Edge,
     Node,
-    connections,
-    extract,
     extract_chart,
-    places,
-    subgraphs,
+    extract_diagram,
+    merged_edges,
+    nested_graphs,
+    walk_graphs,
 )
-from interlock.engine.read.lives import Life
-from interlock.engine.read.run_path import RunPath, path_of, run_path
+from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
+from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
+from interlock.engine.read.lifecycles import Life
+from interlock.engine.read.run_path import Place, RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -32,14 +32,14 @@ from interlock.state.errors import UserError
 __all__ = [
     "GROUPS",
     "RunPath",
-    "check",
+    "check_diagrams",
     "declared_by_place",
     "declared_edges",
     "path_of",
-    "render",
+    "render_diagram",
     "run_path",
     "taken_edges",
-    "write",
+    "write_diagrams",
 ]
 
 _FIX = "interlock diagrams --write"
@@ -47,7 +47,7 @@ _HEADER = f"%% {{what}}\n%% Generated from the code by: {_FIX}\n"
 FORMATS = ("mermaid", "dot", "svg", "png")
 
 
-def render(
+def render_diagram(
     workflow: str | Pipeline,
     format: str = "mermaid",
     depth: int = 1,
@@ -70,35 +70,45 @@ def render(
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
     diagram = (
-        extract_chart(name, chart, life) if chart else extract(_graph(workflow, path, session), depth, path)
+        extract_chart(name, chart, life)
+        if chart
+        else extract_diagram(_compile_for_drawing(workflow, path, session), depth, path)
     )
     diagram = diagram if chart else diagram.only({*show})
     if format == "mermaid":
-        return mermaid(diagram)
+        return mermaid_text(diagram)
     if diagram.clusters and not chart and format != "dot":
-        drawn = opened(diagram)
-        return drawn if format == "svg" else raster(drawn)
-    source = dot(diagram)
-    return source if format == "dot" else svg(source) if format == "svg" else png(source)
+        drawn = render_opened_svg(diagram)
+        return drawn if format == "svg" else rasterize_svg(drawn)
+    source = dot_source(diagram)
+    return source if format == "dot" else render_svg(source) if format == "svg" else render_png(source)
 
 
 def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
     """Every edge of a workflow and its nested graphs: (graph, source, target)."""
-    return edges(_graph(workflow))
+    return graph_edges(_compile_for_drawing(workflow))
 
 
 def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
     """The declared edges whose two nodes ran in succession."""
-    return edges(_graph(workflow, path), path)
+    return graph_edges(_compile_for_drawing(workflow, path), path)
 
 
-def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
+def graph_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
-    for place, inner in places(graph):
-        declared = {(w.source, w.target) for w in connections(inner)}
+    for place, name, declared in _edges_by_place(graph):
         taken = declared if path is None else path.through(place, declared).edges
-        found |= {(inner.name or "", source, target) for source, target in taken}
+        found |= {(name, source, target) for source, target in taken}
     return found
+
+
+@cache
+def _edges_by_place(graph: Compiled) -> list[tuple[Place, str, set[tuple[str, str]]]]:
+    """The graph and every nested graph: the nodes around it, its name, and its edges."""
+    return [
+        (place, inner.name or "", {(one.source, one.target) for one in merged_edges(inner)})
+        for place, inner in walk_graphs(graph)
+    ]
 
 
 def declared_by_place(
@@ -106,72 +116,76 @@ def declared_by_place(
 ) -> dict[str, list[tuple[str, str]]]:
     """Return the declared edges of a workflow and of the graphs within `depth` levels, by the nodes around them."""
     return {
-        ".".join(place): [(one.source, one.target) for one in connections(inner)]
-        for place, inner in places(_graph(workflow, session=session))
+        ".".join(place): [(one.source, one.target) for one in merged_edges(inner)]
+        for place, inner in walk_graphs(_compile_for_drawing(workflow, session=session))
         if len(place) < depth
     }
 
 
-def _graph(workflow: str | Pipeline, path: RunPath | None = None, session: bool = False) -> Compiled:
+def _compile_for_drawing(
+    workflow: str | Pipeline, path: RunPath | None = None, session: bool = False
+) -> Compiled:
     """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
     declared = load_pipeline(workflow) if isinstance(workflow, str) else workflow
-    return _compiled(declared, session or (path is not None and path.in_session))
+    return _compile_once(declared, session or (path is not None and path.in_session))
 
 
 @cache
-def _compiled(declared: Pipeline, hooked: bool) -> Compiled:
+def _compile_once(declared: Pipeline, hooked: bool) -> Compiled:
     return declared.compile() if hooked else declared.build().compile()
 
 
-def write(folder: Path) -> list[Path]:
+def write_diagrams(folder: Path) -> list[Path]:
     """Write missing or stale files and delete orphans; return the paths that changed."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = _texts()
-    changed = [folder / name for name, text in texts.items() if _read(folder / name) != text]
+    texts = _diagram_texts()
+    changed = [folder / name for name, text in texts.items() if _read_if_exists(folder / name) != text]
     for path in changed:
         path.write_text(texts[path.name], encoding="utf-8", newline="\n")
-    orphans = _orphans(folder, texts)
+    orphans = _find_orphans(folder, texts)
     for path in orphans:
         path.unlink()
     return [*changed, *orphans]
 
 
-def check(folder: Path) -> list[str]:
+def check_diagrams(folder: Path) -> list[str]:
     """One line per file that is missing, stale or an orphan, with the command that fixes it."""
-    texts = _texts()
+    texts = _diagram_texts()
     problems: list[str] = []
     for name, text in texts.items():
-        found = _read(folder / name)
+        found = _read_if_exists(folder / name)
         if found != text:
             state = "is missing" if found is None else "is stale"
             problems.append(f"{folder / name} {state}. Run: {_FIX}")
-    problems += [f"{path} draws nothing that exists. Run: {_FIX}" for path in _orphans(folder, texts)]
+    problems += [f"{path} draws nothing that exists. Run: {_FIX}" for path in _find_orphans(folder, texts)]
     return problems
 
 
-def _texts() -> dict[str, str]:
+def _diagram_texts() -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, what in PIPELINES.items():
         graph = load_pipeline(name).build().compile()
         header = _HEADER.format(what=f"{name}: {what}.")
-        texts[f"{name}.mmd"] = header + mermaid(extract(graph, own_depth(graph)))
+        texts[f"{name}.mmd"] = header + mermaid_text(
+            extract_diagram(graph, depth_without_own_diagrams(graph))
+        )
     for name, chart in CHARTS.items():
         header = _HEADER.format(what=f"{name}: the statechart {chart.__name__}.")
-        texts[f"chart-{name}.mmd"] = header + mermaid(extract_chart(name, chart))
+        texts[f"chart-{name}.mmd"] = header + mermaid_text(extract_chart(name, chart))
     return texts
 
 
-def own_depth(graph: Compiled) -> int:
+def depth_without_own_diagrams(graph: Compiled) -> int:
     """The depth that expands every subgraph without a diagram of its own."""
-    hidden = [inner for inner in subgraphs(graph).values() if inner.name not in PIPELINES]
-    return 1 + max(map(own_depth, hidden), default=0)
+    hidden = [inner for inner in nested_graphs(graph).values() if inner.name not in PIPELINES]
+    return 1 + max(map(depth_without_own_diagrams, hidden), default=0)
 
 
-def _orphans(folder: Path, texts: dict[str, str]) -> list[Path]:
+def _find_orphans(folder: Path, texts: dict[str, str]) -> list[Path]:
     return sorted(p for p in folder.glob("*.mmd") if p.name not in texts)
 
 
-def _read(path: Path) -> str | None:
+def _read_if_exists(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
@@ -204,16 +218,18 @@ _STYLES = {
 _TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,color:#8c959f"
 
 
-def mermaid(diagram: Diagram) -> str:
+def mermaid_text(diagram: Diagram) -> str:
     """Mermaid flowchart text. Not LangGraph's renderer, as that adds theme lines that vary."""
-    lines = ["flowchart TD", *_body(diagram, 1)]
+    lines = ["flowchart TD", *_mermaid_lines(diagram, 1)]
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
-    if explained := legend(nodes):
+    if explained := legend_nodes(nodes):
         nodes += explained
-        lines += _body(Diagram("", "", (), (), (Diagram("legend", "legend", tuple(explained), ()),)), 1)
-    members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
+        lines += _mermaid_lines(
+            Diagram("", "", (), (), (Diagram("legend", "legend", tuple(explained), ()),)), 1
+        )
+    members = {"inner": [_mermaid_id(c.id) for c in diagram.all_clusters()]}
     for node in nodes:
-        members.setdefault(_class(node), []).append(_id(node.id))
+        members.setdefault(_style_class(node), []).append(_mermaid_id(node.id))
     for name, style in _STYLES.items():
         if members.get(name):
             lines.append(f"    classDef {name} {style}")
@@ -225,26 +241,26 @@ def mermaid(diagram: Diagram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _body(diagram: Diagram, depth: int) -> list[str]:
+def _mermaid_lines(diagram: Diagram, depth: int) -> list[str]:
     # An edge drawn before its nodes would move them out of their cluster.
     indent = "    " * depth
     lines: list[str] = []
     for node in diagram.nodes:
         left, right = _BRACKETS[node.kind]
-        lines.append(f'{indent}{_id(node.id)}{left}"{_escape(node.text)}"{right}')
+        lines.append(f'{indent}{_mermaid_id(node.id)}{left}"{_escape_mermaid(node.text)}"{right}')
     for cluster in diagram.clusters:
-        lines.append(f'{indent}subgraph {_id(cluster.id)}["{_escape(cluster.name)}"]')
-        lines += [*_body(cluster, depth + 1), f"{indent}end"]
-    return lines + [indent + _edge(e) for e in diagram.edges]
+        lines.append(f'{indent}subgraph {_mermaid_id(cluster.id)}["{_escape_mermaid(cluster.name)}"]')
+        lines += [*_mermaid_lines(cluster, depth + 1), f"{indent}end"]
+    return lines + [indent + _mermaid_edge(e) for e in diagram.edges]
 
 
-def _edge(edge: Edge) -> str:
+def _mermaid_edge(edge: Edge) -> str:
     arrow = "==>" if edge.each else "-.->" if edge.part == "then" else "-.-" if edge.part else "-->"
-    middle = f'|"{_escape(edge.text)}"|' if edge.text else ""
-    return f"{_id(edge.source)} {arrow}{middle} {_id(edge.target)}"
+    middle = f'|"{_escape_mermaid(edge.text)}"|' if edge.text else ""
+    return f"{_mermaid_id(edge.source)} {arrow}{middle} {_mermaid_id(edge.target)}"
 
 
-def _class(node: Node) -> str:
+def _style_class(node: Node) -> str:
     if node.mark:
         return "here"
     if node.count is not None:
@@ -257,7 +273,7 @@ def _class(node: Node) -> str:
     return kinds.get(node.kind, "" if node.group == "main" else node.group)
 
 
-def _escape(text: str) -> str:
+def _escape_mermaid(text: str) -> str:
     return (
         text.replace("#", "#35;")
         .replace('"', "#quot;")
@@ -267,7 +283,7 @@ def _escape(text: str) -> str:
     )
 
 
-def _id(name: str) -> str:
+def _mermaid_id(name: str) -> str:
     """A valid Mermaid id: neither dots nor keywords are allowed."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return f"{plain}_" if _RESERVED.fullmatch(plain) else plain

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphviz import Digraph
 
-from interlock.engine.diagrams.shape import HELD, LISTS, Diagram, Edge, Node, with_tables
+from interlock.engine.diagrams.graph_model import HELD, LISTS, Diagram, Edge, Node, with_branch_tables
 
 Size = tuple[float, float]
 FONT = "Verdana"
@@ -91,13 +91,13 @@ _HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "pe
 _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 
-def dot(diagram: Diagram) -> str:
+def dot_source(diagram: Diagram) -> str:
     """Graphviz source; doesn't need `dot` installed."""
-    diagram = with_tables(diagram)
-    return source_of(diagram, legend(diagram.all_nodes()), cut=bool(diagram.clusters))
+    diagram = with_branch_tables(diagram)
+    return dot_source_with_legend(diagram, legend_nodes(diagram.all_nodes()), cut=bool(diagram.clusters))
 
 
-def source_of(
+def dot_source_with_legend(
     diagram: Diagram,
     explained: Sequence[Node],
     *,
@@ -115,20 +115,20 @@ def source_of(
         graph.attr(nodesep="0.06")
     drawing = _Drawing(diagram, cut, sizes or {}, apart)
     drawing.fill(graph, diagram)
-    drawing.stack(graph)
+    drawing.stack_detached(graph)
     if explained:
-        graph.subgraph(_legend(explained, drawing.has_stubs, 1))
+        graph.subgraph(_legend_cluster(explained, drawing.has_stubs, 1))
     return graph.source
 
 
-def legend_source(explained: Sequence[Node]) -> str:
+def legend_dot_source(explained: Sequence[Node]) -> str:
     """Source of a picture of the legend alone, for one whose nodes are too high to stand beside."""
     graph: Any = Digraph("legend", graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
-    graph.subgraph(_legend(explained, cut=True, columns=_COLUMNS))
+    graph.subgraph(_legend_cluster(explained, cut=True, columns=_COLUMNS))
     return graph.source
 
 
-def _legend(explained: Sequence[Node], cut: bool, columns: int) -> Any:
+def _legend_cluster(explained: Sequence[Node], cut: bool, columns: int) -> Any:
     box: Any = Digraph("cluster_legend")
     box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
     for node in explained:
@@ -142,7 +142,7 @@ def _legend(explained: Sequence[Node], cut: bool, columns: int) -> Any:
     return box
 
 
-def legend(nodes: Sequence[Node]) -> list[Node]:
+def legend_nodes(nodes: Sequence[Node]) -> list[Node]:
     """A sample of each look that occurs besides a plain step."""
     samples = {
         "graph": Node("legend.graph", "a graph of its own", "graph"),
@@ -157,11 +157,11 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
         "untaken": Node("legend.untaken", "not taken", "step", count=0),
         "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
     }
-    looks = {look for node in nodes for look in _looks(node)}
+    looks = {look for node in nodes for look in _node_looks(node)}
     return [sample for look, sample in samples.items() if look in looks]
 
 
-def _looks(node: Node) -> Iterator[str]:
+def _node_looks(node: Node) -> Iterator[str]:
     if node.kind in ("graph", *LISTS):
         yield node.kind
     if node.kind in LISTS and HELD in node.name:
@@ -184,11 +184,11 @@ class _Drawing:
         start, end = (next((n.id for n in diagram.nodes if n.kind == k), "") for k in ("start", "end"))
         self._groups = {node.id: node.group for node in diagram.all_nodes()}
         self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
-        forward = _forward([self._anchored(e) for e in edges if not e.part], start)
+        forward = _forward_edges([self._anchor_to_nodes(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
         main = [e for e in forward if self._is_main(e)]
-        usual = _usual(main, start, end)
-        self._spine = (usual if cut else {}) or _longest(main, start, end)
+        usual = _first_declared_path(main, start, end)
+        self._spine = (usual if cut else {}) or _longest_path(main, start, end)
         self._kept = {*usual.items(), *self._spine.items()}
         beside = (n.id for n in diagram.nodes if n.kind == "frame" and n.id not in self._spine)
         self._apart = [end, *beside] if apart else []
@@ -196,16 +196,16 @@ class _Drawing:
         self._reached = {edge.target for edge in edges if edge.part}
         """What stands below another node that a line joins it to."""
         self._named: dict[str, list[str]] = {}
-        self._entering = Counter(self._anchored(e).target for e in edges if not e.part)
+        self._entering = Counter(self._anchor_to_nodes(e).target for e in edges if not e.part)
         self._leaving = Counter(e.source for e in edges if not e.part)
         self.has_stubs = False
         """Whether an edge was cut short."""
-        self._depths = _ranks(forward, sizes)
+        self._depths = _rank_nodes(forward, sizes)
         self._ranks = self._depths if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
         self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
-    def _anchored(self, edge: Edge) -> Edge:
+    def _anchor_to_nodes(self, edge: Edge) -> Edge:
         """Between nodes: one that leaves or enters a frame begins or ends at the first node in it."""
         ends = (self._firsts.get(end, end) for end in (edge.source, edge.target))
         return replace(edge, **dict(zip(("source", "target"), ends, strict=True)))
@@ -243,14 +243,17 @@ class _Drawing:
                 # Below one another, as lists side by side make a picture wide.
                 same = above.rpartition(".")[0] == edge.target.rpartition(".")[0]
                 graph.edge(
-                    above if same else edge.source, edge.target, **_edge_style(edge), **self._down(edge)
+                    above if same else edge.source,
+                    edge.target,
+                    **_edge_style(edge),
+                    **self._distance_below_end(edge),
                 )
                 above = edge.target
             else:
                 self._edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
 
-    def stack(self, graph: Any) -> None:
+    def stack_detached(self, graph: Any) -> None:
         """Put what stands apart below the end, and then what no line leads to."""
         for above, below in pairwise(self._apart):
             graph.edge(above, below, style="invis", weight="9")
@@ -279,7 +282,7 @@ class _Drawing:
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
-    def _down(self, edge: Edge) -> dict[str, str]:
+    def _distance_below_end(self, edge: Edge) -> dict[str, str]:
         """Conditions stand below the graph's end, so that the main path stays narrow."""
         if edge.part != "then" or edge.source not in self._depths:
             return {}
@@ -289,7 +292,7 @@ class _Drawing:
         frames = {"ltail": edge.source, "lhead": edge.target}
         if self._ranks and self._leaving[edge.source] == 1 and edge.count is None:
             edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them
-        edge = self._anchored(edge)
+        edge = self._anchor_to_nodes(edge)
         ends = (edge.source, edge.target)
         style = {**({} if self._is_main(edge) else _BESIDE), **_edge_style(edge)}
         style |= {side: f"cluster_{of}" for side, of in frames.items() if of in self._firsts}
@@ -297,7 +300,7 @@ class _Drawing:
         style |= {"weight": "60"} if spine else {}
         back = ends not in self._forward
         if ends not in self._kept and (self._is_far(*ends) or self._is_crowded(edge)):
-            self._stub(graph, ends[0], frames["lhead"], edge.text, style)
+            self._draw_stub(graph, ends[0], frames["lhead"], edge.text, style)
             return
         way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.text else [*ends]
         if edge.text:
@@ -328,7 +331,7 @@ class _Drawing:
             return arrowheads >= _TOO_MANY
         return arrowheads >= _MANY and self._depths[edge.target] - self._depths[edge.source] > 1
 
-    def _stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
+    def _draw_stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
         """Name the target beside the source, instead of a line across the picture."""
         self.has_stubs = True
         colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
@@ -343,7 +346,7 @@ class _Drawing:
             graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
 
 
-def _ranks(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:
+def _rank_nodes(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:
     """The longest way to each node, in edges; past a frame, nothing is near."""
     before: dict[str, list[str]] = defaultdict(list)
     for edge in edges:
@@ -355,7 +358,7 @@ def _ranks(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:
     return ranks
 
 
-def _forward(edges: Sequence[Edge], start: str) -> list[Edge]:
+def _forward_edges(edges: Sequence[Edge], start: str) -> list[Edge]:
     """The edges that don't lead back to a node on the way to their source."""
     after: dict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -377,7 +380,7 @@ def _forward(edges: Sequence[Edge], start: str) -> list[Edge]:
     return found
 
 
-def _usual(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
+def _first_declared_path(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
     """The way from start to end by the edges that are declared first: node → next node, the end's is empty."""
     after: dict[str, list[str]] = defaultdict(list)
     for edge in sorted(edges, key=lambda edge: edge.order):
@@ -396,7 +399,7 @@ def _usual(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
     return walk(start)
 
 
-def _longest(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
+def _longest_path(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
     """The longest way from start to end: node → next node, the end's is empty."""
     before: dict[str, list[str]] = defaultdict(list)
     for edge in edges:

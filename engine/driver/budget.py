@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from interlock.engine.store.model_calls import UsageLedger
 from interlock.engine.store.runs import first_task, with_subtasks
-from interlock.engine.store.usage import Usage
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
@@ -16,8 +16,7 @@ from interlock.state.messages import Usage as Tokens
 from interlock.state.run import Limits
 
 if TYPE_CHECKING:
-    from interlock.engine.store.limited import LimitedCalls
-    from interlock.engine.store.limits import Wait
+    from interlock.engine.store.rate_limits import LimitedCalls, Wait
 
 REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
@@ -61,7 +60,7 @@ class RunBudget:
     passed only by agents side by side whose replies are longer than that, or by what the estimate is wrong.
     """
 
-    usage: Usage
+    usage: UsageLedger
     limits: Limits
     prices: Callable[[str], Prices | None]
     on_refused: Callable[[str, str], None] = lambda _why, _kind: None

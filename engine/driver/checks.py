@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.store.approvals import answered_requests
-from interlock.engine.store.hook_calls import Firing, HookLog
+from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
@@ -90,7 +90,7 @@ class RunChecks:
         root = self.workspace.root
         for folder, folders, files in os.walk(root):
             inside = os.path.relpath(folder, root)
-            folders[:] = [name for name in folders if not self._table.is_of_others(f"{name}/")]
+            folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
                 if self._table.kind_of(path):
@@ -120,7 +120,7 @@ class RunChecks:
         return CheckEnd.model_validate(row.reply.output["check"])
 
     async def _run(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
-        env = {**self.around.environment(), **isolation_variables(self.command, self.workspace.root)}
+        env = {**self.around.variables(), **isolation_variables(self.command, self.workspace.root)}
         if copy:
             env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
         ended = await self.processes_in(copy).run(
@@ -134,7 +134,7 @@ class RunChecks:
         return self._end_of(replace(ended, output=output))
 
     def _end_of(self, ended: Ended) -> CheckEnd:
-        from interlock.services.checks.outcome import has_run_no_tests
+        from interlock.services.checks.test_table import has_run_no_tests
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
         if ended.how in ("not_started", "lost"):
@@ -150,7 +150,7 @@ class RunChecks:
     async def changes(self) -> TestChanges:
         try:
             found = await self._comparison()
-            return TestChanges() if found is None else await asyncio.to_thread(found.changes)
+            return TestChanges() if found is None else await asyncio.to_thread(found.find_changes)
         except RunError as error:
             return TestChanges(unknown=str(error))
 
@@ -175,7 +175,7 @@ class RunChecks:
         found = await self._comparison()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
-        return await asyncio.to_thread(lambda: [*found.before_of(changes.changes)])
+        return await asyncio.to_thread(lambda: [*found.restored_files(changes.changes)])
 
     async def _viewed(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view

@@ -17,12 +17,10 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal, effects_of
-from interlock.engine.store.model_calls import SqlModelLog
+from interlock.engine.store.journal import HookLog, SqlJournal, effects_of
+from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
@@ -402,7 +400,7 @@ def _make_models(
     prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
     conn = connections.conn
-    usage = Usage(conn, info.run, connections.epoch)
+    usage = UsageLedger(conn, info.run, connections.epoch)
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
@@ -421,7 +419,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.start_ahead,
+        on_commands=SUPERVISORS.prestart,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

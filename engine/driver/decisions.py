@@ -18,7 +18,7 @@ from interlock.engine.store.approvals import (
     put_in_queue,
     this_user,
 )
-from interlock.engine.store.request_ids import is_about_call, place_of
+from interlock.engine.store.queries import is_about_call, place_of
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError

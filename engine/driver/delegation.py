@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import options_to_store
-from interlock.engine.store import Store, read_options
+from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.model_calls import calls_made
-from interlock.engine.store.runs import ALPHABET, NewRun, how_it_ended, insert_child
-from interlock.engine.store.seals import is_row_sealed
+from interlock.engine.store.runs import (
+    ALPHABET,
+    NewRun,
+    how_it_ended,
+    insert_child,
+    is_row_sealed,
+    read_options,
+)
 from interlock.prompts import render
 from interlock.services.context.definitions import can_call_server_tool, select_agent_tools
 from interlock.services.files.filesystem import write_atomically

@@ -20,16 +20,16 @@ from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import supersede
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.foreign import saver_for
+from interlock.engine.store.foreign_saver import saver_for
+from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.model_calls import usage_of, usage_stats
-from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled
 from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
-from interlock.nodes.effects import until_effects_end
+from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
@@ -187,7 +187,7 @@ class Drive:
             with self.stop.token.held():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
-                await until_effects_end(self.lease.run)
+                await wait_for_effects(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()

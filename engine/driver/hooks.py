@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
+from interlock.engine.store.journal import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import (
     HookEnvironment,
@@ -64,10 +64,10 @@ class RunHooks:
         if not _is_finished(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.selected(event, *event_subjects(event, subject, payload))
+            hooks = self.book.select_hooks(event, *event_subjects(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
-            await self._run(firing, hooks, self.around.input(event, payload))
+            await self._run(firing, hooks, self.around.build_input(event, payload))
             rows = self.log.rows(event, key)
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)

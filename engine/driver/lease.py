@@ -13,10 +13,9 @@ from collections.abc import Callable
 from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store, explained
-from interlock.engine.store.address import address_of
+from interlock.engine.store import Store, address_of, explained
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import (
+from interlock.engine.store.leases import (
     LeaseRow,
     StopAsked,
     asked_to_stop,

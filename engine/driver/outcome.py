@@ -15,10 +15,10 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store, keep_option, note_error, read_options, stopped
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import number_requests, ready_answers, supersede
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.runs import first_task
+from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store.runs import first_task, keep_option, note_error, read_options, stopped
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load
 from interlock.services.secrets.redaction import Redactor

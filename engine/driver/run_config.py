@@ -96,7 +96,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     if not name or modes.get(name):
         return
     root = configuration.sources.root
-    if not configuration.trusted and configuration.if_trusted().modes[0].get(name):
+    if not configuration.trusted and configuration.as_if_trusted().modes[0].get(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
     hint = nearest(name, slugs)
@@ -122,7 +122,7 @@ def check_definitions_trusted(lost: Sequence[str], configuration: Configuration)
     """
     if not lost:
         return
-    there = Definitions.of(configuration.if_trusted()).kept()
+    there = Definitions.of(configuration.as_if_trusted()).kept()
     if gone := [name for name in lost if name in there]:
         raise UntrustedError(
             f"The run began with {', '.join(gone)}, which counts only if the folder "
@@ -339,7 +339,7 @@ def check_agent_trusted(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name, root = getattr(input, "agent", None), prepared.workspace.root
     if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
-        theirs = load_run_configuration(prepared.options, root).if_trusted().agents[0].get(name)
+        theirs = load_run_configuration(prepared.options, root).as_if_trusted().agents[0].get(name)
         if theirs is not None:
             raise untrusted_error(f"Agent {name!r}", Path(theirs.source), root)
 

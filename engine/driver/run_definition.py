@@ -16,10 +16,10 @@ from interlock.engine.driver.run_config import RunConfig, prepare_run
 from interlock.engine.graph_files import parse_graph_path
 from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, explained, options_of
-from interlock.engine.store.places import move_task
-from interlock.engine.store.runs import read_lease
-from interlock.engine.store.seals import Definition, is_sealed, read_definition
+from interlock.engine.store import Store, explained
+from interlock.engine.store.leases import read_lease
+from interlock.engine.store.runs import Definition, is_sealed, options_of, read_definition
+from interlock.engine.store.workspaces import move_task
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
 from interlock.graphs.additions import COMPRESS, PLACES, Processor, place_processors

@@ -162,8 +162,8 @@ def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
         guards = [
             build_matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"
         ]
-        known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.matches([tool]) for guard in guards)]
-        every = any(guard.matches(["mcp_"]) for guard in guards)
+        known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.is_matching([tool]) for guard in guards)]
+        every = any(guard.is_matching(["mcp_"]) for guard in guards)
         tools = ("*",) if every else (*known, "mcp_*") if guards else ()
     return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers=True) if tools else None
 

@@ -60,11 +60,24 @@ from interlock.engine.driver.stop import Stop, exit_if_blocked
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, change_first_input, forget_error, keep_option
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
-from interlock.engine.store.seals import Definition, read_definition, seal
+from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store.runs import (
+    Definition,
+    NewRun,
+    above,
+    change_first_input,
+    check_run_id,
+    deepest,
+    forget_error,
+    insert_run,
+    keep_option,
+    new_run_id,
+    read_definition,
+    seal,
+    topmost,
+)
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline

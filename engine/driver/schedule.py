@@ -5,10 +5,9 @@ from contextlib import closing
 from typing import Any
 
 from interlock.engine.options import Options, Outcome
-from interlock.engine.store import Store, schedules
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.queue import need_queue
-from interlock.engine.store.schedules import Schedule
+from interlock.engine.store import Store, queue
+from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store.queue import Schedule, need_queue
 
 STATE_OPTIONS = ("mode", "protocol")
 """Options that a run's state keeps, not its row."""
@@ -30,5 +29,5 @@ def keep(
         input=input,
     )
     with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = schedules.add(need_queue(conn), made)
+        first = queue.add(need_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})

@@ -14,9 +14,9 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
-from interlock.engine.store.runs import StopAsked
+from interlock.engine.store.leases import StopAsked
 from interlock.graphs.foreign import user_code_positions
-from interlock.nodes.effects import effects_under_way
+from interlock.nodes.effects import running_effect_keys
 from interlock.state.deps import GRACE_S, Token
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -105,7 +105,7 @@ class _SignalHandler:
 
         A signal lets effects that are under way end, a time-out doesn't.
         """
-        effects = effects_under_way(run) if code == _CANCELLED else []
+        effects = running_effect_keys(run) if code == _CANCELLED else []
         if effects or (self._answers() and not self._is_held()):
             self._announce_effects(effects)
             self.exit_after(GRACE_S, code)

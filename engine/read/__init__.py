@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
-from interlock.engine.store import views
-from interlock.engine.store.request_ids import place_of
+from interlock.engine.store import queries
+from interlock.engine.store.queries import Row, place_of
 from interlock.engine.store.runs import deepest
-from interlock.engine.store.views import Row
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, display_name, is_hidden_node
@@ -88,10 +87,10 @@ def list_runs(
     """
     stored = "open" if status in ("queued", "interrupted") else status
     if status is None:
-        return [_run_row(row) for row in views.runs(home, None, limit, offset, **like)]
+        return [_run_row(row) for row in queries.runs(home, None, limit, offset, **like)]
     newest = None if limit is None else offset + limit
     while True:
-        rows = [_run_row(row) for row in views.runs(home, stored, newest, 0, **like)]
+        rows = [_run_row(row) for row in queries.runs(home, stored, newest, 0, **like)]
         found = [row for row in rows if row.status == status]
         if newest is None or len(rows) < newest or len(found) >= offset + (limit or 0):
             return found[offset:][:limit]
@@ -100,7 +99,7 @@ def list_runs(
 
 def named_runs(home: Path, names: Sequence[str]) -> list[RunRow]:
     """The runs with exactly these ids, as far as they exist; most recently changed first."""
-    return [_run_row(row) for row in views.named(home, names)]
+    return [_run_row(row) for row in queries.named(home, names)]
 
 
 def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
@@ -111,7 +110,7 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
     if exact := exact_run(home, name):
         return exact
     is_prefix = name not in ("", "latest")
-    found = [_run_row(row) for row in views.beginning(home, name, _FITS + 1)] if is_prefix else []
+    found = [_run_row(row) for row in queries.beginning(home, name, _FITS + 1)] if is_prefix else []
     if len(found) == 1:
         return found[0]
     newest = list_runs(home, limit=1 if name == "latest" else _NEAR)
@@ -177,7 +176,7 @@ def waiting_requests(
     run = run and deepest(home, run)
     found = [
         Request(name, of, asked_at, _fields(name, number or 0, json.loads(request)))
-        for name, of, asked_at, request, number in views.waiting(home, run, limit, offset)
+        for name, of, asked_at, request, number in queries.waiting(home, run, limit, offset)
     ]
     first = {r.run: r.asked_at for r in sorted(found, key=lambda r: -r.asked_at)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
@@ -188,7 +187,7 @@ _ANSWERED = {"reject": "rejected", "cancel": "cancelled", "modify": "approved wi
 
 def past_requests(home: Path, run: str) -> dict[str, str]:
     """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
-    past = [(row, _became(row)) for row in views.past(home, run)]
+    past = [(row, _became(row)) for row in queries.past(home, run)]
     return {name: text for row, text in past for name in (row["id"], str(row["number"]))}
 
 
@@ -314,19 +313,19 @@ class Step(NamedTuple):
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
-    return steps_of(home, run, views.steps(home, run))
+    return steps_of(home, run, queries.steps(home, run))
 
 
 def root_step_rows(home: Path, run: str) -> list[Row]:
     """Rows of the root graph's nodes: of a long run, a small part of all."""
-    return views.steps_since(home, run, 0, deep=False)
+    return queries.steps_since(home, run, 0, deep=False)
 
 
 def steps_of(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
     """Return the steps that a run's rows hold."""
     last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
     found: dict[str, list[str]] = {}
-    for row in views.effects(home, run):
+    for row in queries.effects(home, run):
         found.setdefault(row["task"].partition("-")[0], []).append(effect_name(row["key"]))
     return [_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
 
@@ -350,7 +349,7 @@ def places(home: Path, run: str, since: int = 0, deep: bool = False) -> list[Pla
     """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
     return [
         Place(r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or "")
-        for r in views.steps_since(home, run, since, deep)
+        for r in queries.steps_since(home, run, since, deep)
         if not is_hidden_node(r["node"])
         for place, times in [(".".join([*_around(r), display_name(r["node"])]), (r["started"], r["ms"]))]
     ]
@@ -358,7 +357,7 @@ def places(home: Path, run: str, since: int = 0, deep: bool = False) -> list[Pla
 
 def here(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
-    found = views.last_step(home, run)
+    found = queries.last_step(home, run)
     return ".".join(_around(found[0]) or [display_name(found[0]["node"])]) if found else ""
 
 
@@ -366,8 +365,8 @@ def _around(row: Row) -> list[str]:
     return [part.partition(":")[0] for part in row["namespace"].split("|") if part]
 
 
-step_rows = views.steps
-waits = views.waits
+step_rows = queries.steps
+waits = queries.waits
 """As `diagrams.run_path` reads them."""
 
 
@@ -396,4 +395,4 @@ def path(taken: list[Step]) -> list[tuple[str, int]]:
 
 def models(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Model → requests, tokens and cost."""
-    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in views.models(home, run)}
+    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in queries.models(home, run)}

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.read import effect_name, find_run
-from interlock.engine.store import views
-from interlock.engine.store.views import Row, body_of
+from interlock.engine.store import queries
+from interlock.engine.store.queries import Row, body_of
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
@@ -16,7 +16,7 @@ _Place = tuple[str, int]
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
     """Answered requests: id, kind, tool, choice, by whom, when."""
-    for row in views.answered(home, run):
+    for row in queries.answered(home, run):
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         yield {
             "id": row["id"],
@@ -40,7 +40,7 @@ class Reason(NamedTuple):
 
 def reasons(home: Path, run: str) -> list[Reason]:
     """Reasons in the order the nodes ended."""
-    rows = [row for row in views.steps(home, run) if row["reason"] is not None]
+    rows = [row for row in queries.steps(home, run) if row["reason"] is not None]
     return [Reason(row["root_step"] + 1, row["workflow"], row["node"], row["reason"]) for row in rows]
 
 
@@ -69,7 +69,7 @@ def effects(home: Path, run: str) -> list[Effect]:
             row["intent_at"],
             row["done_at"],
         )
-        for row in views.effects(home, run)
+        for row in queries.effects(home, run)
     ]
 
 
@@ -105,12 +105,12 @@ class Call(NamedTuple):
 
 def calls(home: Path, run: str) -> list[Call]:
     """Tool calls in the order they finished; those without a result last."""
-    rows = views.calls(home, run)
+    rows = queries.calls(home, run)
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
     is_open = any(r["state"] == "intent" for r in rows)
-    drive = views.drive(home, run) if is_open and find_run(home, run).status == "running" else None
+    drive = queries.drive(home, run) if is_open and find_run(home, run).status == "running" else None
     made: list[Call] = []
     for row in rows:
         place = (row["message"], row["idx"])
@@ -138,7 +138,7 @@ def of_call(made: list[Call], name: str, run: str) -> Call:
 
 def results(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
-    done = [row for row in views.calls(home, run) if row["state"] == "done"]
+    done = [row for row in queries.calls(home, run) if row["state"] == "done"]
     return {_asked(home, row).get("id", ""): _result(home, row) for row in done}
 
 
@@ -196,7 +196,7 @@ def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     """Decisions on each call, oldest first."""
     givers = dict(_givers(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
-    for row in views.decisions(home, run):
+    for row in queries.decisions(home, run):
         decision: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
         if "session" in decision:
             decision["who"] = givers.get(json.dumps(decision["session"], sort_keys=True), "")
@@ -206,7 +206,7 @@ def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
 
 def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
     """Always-choice → who made it."""
-    for row in (row for row in views.answered(home, run) if row["rule"] is not None):
+    for row in (row for row in queries.answered(home, run) if row["rule"] is not None):
         rule = {k: v for k, v in json.loads(row["rule"]).items() if v not in ("", None, False, [])}
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
@@ -249,10 +249,10 @@ class Agent(NamedTuple):
 
 def agents(home: Path, run: str) -> list[Agent]:
     """Every sub-agent started, each below its parent, in call order."""
-    used = {row["agent"]: row for row in views.agents_usage(home, run)}
-    waits = {json.loads(row["request"]).get("agent") for row in views.waiting(home, run)}
+    used = {row["agent"]: row for row in queries.agents_usage(home, run)}
+    waits = {json.loads(row["request"]).get("agent") for row in queries.waiting(home, run)}
     ended = _ended(home, run)
-    paths = sorted(views.agents(home, run), key=lambda path: [_numbers(part) for part in path.split("/")])
+    paths = sorted(queries.agents(home, run), key=lambda path: [_numbers(part) for part in path.split("/")])
     return [_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
 
 
@@ -260,7 +260,7 @@ def _ended(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Agent → the meta of its parent's call in the journal, which says how it ended."""
     metas: list[dict[str, Any]] = [
         _as_json(home, row["result"], row["result_file"]).get("meta") or {}
-        for row in views.agents_results(home, run)
+        for row in queries.agents_results(home, run)
     ]
     return {meta["agent"]: meta for meta in metas if "agent" in meta}
 

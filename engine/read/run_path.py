@@ -13,9 +13,9 @@ from typing import NamedTuple
 from langgraph.constants import END, START
 
 from interlock.engine.read import RunRow
-from interlock.engine.store import views
+from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import Due, due_within
-from interlock.engine.store.views import Row
+from interlock.engine.store.queries import Row
 from interlock.graphs.langgraph_internals import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
 
@@ -183,12 +183,12 @@ def _marked(
 def read_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
     """Return the path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
     if until is not None:
-        rows = views.steps(home, run.run)
+        rows = queries.steps(home, run.run)
         return path_of([row for row in rows if row["root_step"] < until], "interrupted")
     taken = _taken(home, run.run)
     with taken.reading:
-        taken.add(views.steps_since(home, run.run, taken.newest + 1, deep=True))
-        return _marked(taken, run.status, views.waits(home, run.run), asks, due_within(home, run.run))
+        taken.add(queries.steps_since(home, run.run, taken.newest + 1, deep=True))
+        return _marked(taken, run.status, queries.waits(home, run.run), asks, due_within(home, run.run))
 
 
 @lru_cache(maxsize=_FOLLOWED)

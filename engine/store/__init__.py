@@ -1,23 +1,23 @@
-"""store: everything a run leaves behind: which database holds it, opening, reading, and its row formats.
+"""store: everything a run leaves behind: which database holds it, where that is, opening it, and reading rows.
 
 It is SQLite (WAL) in the state directory, or PostgreSQL on a server that the directory names.
 """
 
+import hashlib
 import json
-import zlib
+import os
+import re
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from interlock.engine.optional_rooms import load_fleet_entry
-from interlock.engine.store.address import ADDRESS, address_of
 from interlock.engine.store.connection import Adapter, Changes, Connection
-from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
-from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory
-from interlock.state.clock import unix_time
-from interlock.state.errors import STOPPED, StoreError, UserError
+from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file
+from interlock.state.entry_points import find_entry_point
+from interlock.state.errors import ConfigError, StoreError
 from interlock.state.text import clean
 
 
@@ -128,128 +128,86 @@ class Store:
         return self.database.connect("NORMAL", buffers=True)
 
 
-_DEFLATED, _PRESET = "+deflate", "+deflate1"
-"""Suffixes of a row's type: deflated without a dictionary, as earlier versions wrote it, and with `_NAMES`."""
-
-_SHORT = 256
-"""Size in bytes below which deflating gains nothing."""
-
-_NAMES = (
-    b"\x87\xa1v\x04\xa2ts\xd9 2026-\xa2id\xd9$1f1\xaechannel_values\xde\x00%\xa5agent\xa0\xa6hooked\xa0\xa4mode\xa0"
-    b"\xa8protocol\xa6native\xa5label\xa4done\xa5asked\xd9@\xaahook_stage\xa0\xa9loop_keys\xdc\x00\x19\xac\xaaloop_"
-    b"count\x00\xadloop_interval\x0f\xa9loop_next<\xaaloop_found\x80\xa4head\xd9@\xa5model\xaegemini-2.5-pro\xacsti"
-    b"cky_model\xaegemini-2.5-pro\xb2last_prompt_tokens\xcd\x89y\xabunavailable\x80\xa9max_turnsd\xb1max_session_tu"
-    b"rns\xff\xa7turn_no1\xadsession_turns1\xabturn_status\xa5calls\xa5reply\xd9@\xadfinish_reason\xa4stop\xa5error"
-    b"\x80\xadapproval_mode\xa4yolo\xaaplan_phase\xa0\xa4stop\xa0\xaastopped_by\xa0\xa7refused\x80\xa6prompt\xa0"
-    b"\xa4said\xa0\xa8fed_back\xc2\xabnoted_epoch\x01\xb2next_speaker_check\xc3\xa6status\xa7running\xaebranch:to:t"
-    b"urn\xc0\xb0channel_versions\xde\x00(\xa9__start__\x02\xa6prompt\x03\xadapproval_modee\xa5model\x02\xa9max_tur"
-    b"ns\x02\xb1max_session_turns\x02\xa4heade\xadsession_turnsd\xb2last_prompt_tokensd\xa4modee\xa8protocole\xa6ho"
-    b"okede\xb5branch:to:open_prompt\x03\xa7turn_nod\xacsticky_model\\\xabturn_statusd\xa5errord\xa9loop_keysd\xaal"
-    b"oop_count\\\xadloop_interval\\\xa9loop_next\\\xaaloop_foundd\xa4stope\xa6status\x03\xabunavailable\\\xaaplan_"
-    b"phasee\xb2next_speaker_check\x03\xaahook_stage\x03\xa4said\\\xa8fed_back\x03\xa7refusede\xa5asked\x03\xa5labe"
-    b"le\xaebranch:to:turne\xa5replyd\xadfinish_reasond\xafbranch:to:toolse\xa5agente\xaastopped_bye\xabnoted_epoch"
-    b"e\xadversions_seen\x85\xa9__input__\x80\xa9__start__\x81\xa9__start__\x01\xabopen_prompt\x81\xb5branch:to:ope"
-    b"n_prompt\x02\xa4turn\x81\xaebranch:to:turnc\xa5tools\x81\xafbranch:to:toolsd\xb0updated_channels\x9d\xa5agent"
-    b"\xadapproval_mode\xaebranch:to:turn\xa4head\xa6hooked\xa5label\xa4mode\xabnoted_epoch\xaaplan_phase\xa8protoc"
-    b"ol\xa7refused\xa4stop\xaastopped_by"
+PARTS = (
+    "interlock.db",
+    "interlock.db-wal",
+    "interlock.db-shm",
+    *(
+        "outputs",
+        "audit",
+        "plans",
+        "snapshots",
+        "input",
+        "index",
+        "sandbox",
+        "live",
+        "clones",
+        "page.token",
+        "served",
+        "seals",
+    ),
 )
-"""Deflate dictionary: a checkpoint of `main` without ids. Stored rows depend on it: add others under a new suffix."""
+"""What is in the state directory."""
+ADDRESS = "store.url"
+"""File of a state directory that names the server; readable by its owner only: the address may hold a password."""
 
 
-def packed(kind: str, data: bytes) -> tuple[str, bytes]:
-    """Compress a row; returns its type and bytes."""
-    if len(data) < _SHORT:
-        return kind, data
-    deflate = zlib.compressobj(zdict=_NAMES)
-    return kind + _PRESET, deflate.compress(data) + deflate.flush()
+def is_server(url: str) -> bool:
+    """Whether it names a database server, whatever is installed to reach it."""
+    scheme, is_address, _ = url.partition("://")
+    known = scheme in ("postgresql", "postgres") or find_entry_point("interlock.stores", scheme)
+    return bool(is_address and known)
 
 
-def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
-    """Undo `packed`, also for rows of earlier versions."""
-    if kind.endswith(_PRESET):
-        return kind.removesuffix(_PRESET), _inflated(saved)
-    if kind.endswith(_DEFLATED):
-        return kind.removesuffix(_DEFLATED), zlib.decompress(saved)
-    return kind, saved
+def placed(home: Path, url: str) -> Path:
+    """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
+
+    Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
+    """
+    if not url:
+        return home
+    if not is_server(url):
+        raise ConfigError(
+            f"INTERLOCK_STORE or --store names {without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
+            "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
+        )
+    found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
+    if _read(found) != url:
+        make_private_directory(found)
+        replace_private_file(found / ADDRESS, url)
+    return found
 
 
-def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
-    """A checkpoint's plain values: objects become what they are made of, LangGraph's own, such as a `Send`, True."""
-    import ormsgpack
-
-    def other(_code: int, data: bytes) -> Any:
-        made: Any = ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
-        parts = cast("list[Any]", made) if isinstance(made, list) else []
-        if len(parts) < 3 or str(parts[0]).startswith("langgraph."):
-            return True
-        if parts[1] == "OwnForm" and str(parts[0]).startswith("interlock."):
-            return f"(stored by the graph's own serializer: {parts[2]['kind']})"
-        return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
-
-    data = unpacked(kind, saved)[1]
-    return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
+def _read(home: Path) -> str:
+    try:
+        return (home / ADDRESS).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
-def _inflated(saved: bytes) -> bytes:
-    inflate = zlib.decompressobj(zdict=_NAMES)
-    data = inflate.decompress(saved)
-    if not inflate.eof:  # zlib doesn't check this
-        raise ValueError("the row ends too soon")
-    return data
+def address_of(path: Path) -> str:
+    """The address of the server that holds this store; empty: it is the file itself."""
+    return _read(path.parent)
 
 
-def read_options(conn: Connection, run: str) -> dict[str, Any]:
-    row = conn.execute("select options from runs where run = $1", (run,), tables=("runs",)).fetchone()
-    if row is None:
-        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
-    return json.loads(row[0])
+def shown(path: Path) -> str:
+    """How people know the store."""
+    return without_password(address_of(path)) or str(path)
 
 
-def options_of(home: Path, run: str) -> dict[str, Any]:
-    """`read_options` of a store that is there. Raises `StoreError` in one line."""
-    with reading(home) as conn:
-        assert conn is not None
-        return read_options(conn, run)
+def without_password(url: str) -> str:
+    """An address as it may be shown."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
 
 
-def kept_repository(conn: Connection, run: str) -> dict[str, str]:
-    """What a run's options say of its git repository; empty: it works in a folder."""
-    return read_options(conn, run).get("repository") or {}
+def state_home(env: Mapping[str, str] = os.environ) -> Path:
+    """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`.
 
-
-def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
-    """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
-    if read_options(conn, run).get(name) != value:
-        with conn.transaction(), nullcontext() if name in PROGRESS else resealed(conn, run):
-            text = json.dumps({**read_options(conn, run), name: value})
-            conn.update("runs", {"options": text}, {"run": run})
-
-
-def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
-    first: dict[str, Any] = json.loads(text)
-    changed = {**first, **{name: value for name, value in asked.items() if name in first}}
-    if changed != first:
-        with conn.transaction(), resealed(conn, run):
-            conn.update("runs", {"input": json.dumps(changed)}, {"run": run})
-    return changed
-
-
-def stopped(kind: str, run: str) -> dict[str, str]:
-    """The error of a run that was stopped."""
-    return {"type": kind, "message": f"{STOPPED[kind]} Go on with: interlock resume {run}"}
-
-
-def forget_error(conn: Connection, run: str) -> None:
-    """How the run ended before says nothing of a drive that goes on with it."""
-    if conn.execute(
-        "select 1 from runs where run = $1 and error is not null", (run,), tables=("runs",)
-    ).fetchone():
-        note_error(conn, run, None)
-
-
-def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
-    """Set the run's latest error; None clears it."""
-    with conn.transaction():
-        row = {"error": json.dumps(error) if error else None, "updated": unix_time()}
-        conn.update("runs", row, {"run": run})
+    If `$INTERLOCK_STORE` names a database: the folder in there for what this host keeps of that store.
+    """
+    if home := env.get("INTERLOCK_HOME"):
+        found = Path(home).expanduser().absolute()
+    else:
+        base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
+        found = Path(base).expanduser().absolute() / "interlock"
+    return placed(found, env.get("INTERLOCK_STORE", ""))

@@ -7,12 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.engine.store import Store, keep_option, note_error, read_options
+from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.request_ids import place_of
-from interlock.engine.store.rows import Condition
-from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
-from interlock.engine.store.seals import resealed
+from interlock.engine.store.leases import ask_to_stop
+from interlock.engine.store.queries import place_of
+from interlock.engine.store.runs import (
+    RELATED,
+    first_task,
+    keep_option,
+    note_error,
+    read_options,
+    resealed,
+    with_subtasks,
+)
+from interlock.engine.store.tables import Condition
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule

@@ -1,7 +1,8 @@
 """blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from interlock.engine.store import Store, among, explained, listed_as_keys, reading
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.rows import Condition
+from interlock.engine.store.tables import Condition
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import make_private_directory, path_below
 from interlock.services.files.filesystem import replace_file, store_content
@@ -183,7 +184,7 @@ def keep_commit(conn: Connection, repository: "ShadowRepository", commit: str) -
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
     if conn.blobs and not newest_stored(conn, [commit]):
         base = newest_stored(conn, repository.ancestors(commit))
-        put_commit(conn, repository, commit, base, repository.pack_of(commit, base))
+        put_commit(conn, repository, commit, base, repository.pack_snapshot(commit, base))
 
 
 def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
@@ -206,12 +207,12 @@ def put_commit(conn: Connection, repository: "ShadowRepository", commit: str, ba
 
 def bring_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
-    if not conn.blobs or not repository.lacking([commit]):
+    if not conn.blobs or not repository.find_missing([commit]):
         return
     names = [
         name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",), tables=("blobs",)).fetchall()
     ]
-    wanted = repository.lacking([name.removeprefix("snapshots/") for name in names])
+    wanted = repository.find_missing([name.removeprefix("snapshots/") for name in names])
     repository.add_packs([blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 
@@ -225,3 +226,69 @@ def brought(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowReposito
             for commit in commits:
                 bring_commit(conn, repository, commit)
     return repository
+
+
+_KEPT = re.compile(rb"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
+"""Names given by `services/files/filesystem.py`, in texts for the model."""
+_RECORD = re.compile(r"[0-9a-f]{64}\.json")
+"""Checked because a damaged row may name anything."""
+
+
+def note_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
+    """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
+    for name in _names_in(body, file):
+        conn.insert("named_files", {"name": name, "run": run}, "keep")
+
+
+def _names_in(body: bytes, file: str | None) -> set[str]:
+    found = {name.decode() for name in _KEPT.findall(body)} if b".txt" in body else set[str]()
+    return found | {file} if file is not None and _RECORD.fullmatch(file) else found
+
+
+def files_of(conn: Connection, outputs: Path, run: str) -> set[str]:
+    """Names in `outputs/` held by the records of a run."""
+    if not _is_complete(conn):  # a store of an earlier version
+        return _files_in_rows(conn, outputs, run)
+    return {
+        name for (name,) in conn.execute("select name from named_files where run = $1", (run,)).fetchall()
+    }
+
+
+def named_by_others(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
+    """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
+    if names and not _is_complete(conn):
+        _complete(conn, outputs)
+    query = f"select distinct name from named_files where name in {among()}"
+    return {name for (name,) in conn.execute(query, (listed_as_keys(names),)).fetchall()}
+
+
+def list_again(conn: Connection, outputs: Path, run: str) -> None:
+    """List what a run's rows name that are left."""
+    for name in _files_in_rows(conn, outputs, run):
+        conn.insert("named_files", {"name": name, "run": run}, "keep")
+
+
+def _is_complete(conn: Connection) -> bool:
+    """Whether all runs are listed: not if some are of a version that had no list."""
+    return conn.execute("select 1 from named_files where name = '' and run = ''").fetchone() is not None
+
+
+def _complete(conn: Connection, outputs: Path) -> None:
+    runs = conn.execute("select run from runs union select run from chain").fetchall()
+    for (run,) in runs:
+        list_again(conn, outputs, run)
+    conn.insert("named_files", {"name": "", "run": ""}, "keep")
+
+
+def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
+    rows = [
+        *conn.execute("select body, file from chain where run = $1", (run,)),
+        *conn.execute("select result, result_file from journal where run = $1", (run,)),
+        *conn.execute("select '', reply_file from hook_calls where run = $1", (run,)),
+    ]
+    found, blobs = set[str](), blobs_of(conn, outputs)
+    for text, file in rows:
+        named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
+        body = blobs.read_body(text, named) or text or b""
+        found |= _names_in(body if isinstance(body, bytes) else str(body).encode(errors="replace"), named)
+    return found

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.store import reading, select
-from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store.blobs import blobs_of, note_files
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.named_files import note_files
 from interlock.services.files.blobs import Blobs, deflate_body
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message

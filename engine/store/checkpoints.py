@@ -1,14 +1,15 @@
 """checkpoints: a run's root checkpoints, which people know as steps, and its state at each."""
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from interlock.engine.store import checkpoint_of, select
+from interlock.engine.store import select
 from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     due_nodes,
@@ -16,6 +17,73 @@ from interlock.graphs.langgraph_internals import (
     node_of_task_path,
 )
 from interlock.state.errors import UserError
+
+_DEFLATED, _PRESET = "+deflate", "+deflate1"
+"""Suffixes of a row's type: deflated without a dictionary, as earlier versions wrote it, and with `_NAMES`."""
+_SHORT = 256
+"""Size in bytes below which deflating gains nothing."""
+_NAMES = (
+    b"\x87\xa1v\x04\xa2ts\xd9 2026-\xa2id\xd9$1f1\xaechannel_values\xde\x00%\xa5agent\xa0\xa6hooked\xa0\xa4mode\xa0"
+    b"\xa8protocol\xa6native\xa5label\xa4done\xa5asked\xd9@\xaahook_stage\xa0\xa9loop_keys\xdc\x00\x19\xac\xaaloop_"
+    b"count\x00\xadloop_interval\x0f\xa9loop_next<\xaaloop_found\x80\xa4head\xd9@\xa5model\xaegemini-2.5-pro\xacsti"
+    b"cky_model\xaegemini-2.5-pro\xb2last_prompt_tokens\xcd\x89y\xabunavailable\x80\xa9max_turnsd\xb1max_session_tu"
+    b"rns\xff\xa7turn_no1\xadsession_turns1\xabturn_status\xa5calls\xa5reply\xd9@\xadfinish_reason\xa4stop\xa5error"
+    b"\x80\xadapproval_mode\xa4yolo\xaaplan_phase\xa0\xa4stop\xa0\xaastopped_by\xa0\xa7refused\x80\xa6prompt\xa0"
+    b"\xa4said\xa0\xa8fed_back\xc2\xabnoted_epoch\x01\xb2next_speaker_check\xc3\xa6status\xa7running\xaebranch:to:t"
+    b"urn\xc0\xb0channel_versions\xde\x00(\xa9__start__\x02\xa6prompt\x03\xadapproval_modee\xa5model\x02\xa9max_tur"
+    b"ns\x02\xb1max_session_turns\x02\xa4heade\xadsession_turnsd\xb2last_prompt_tokensd\xa4modee\xa8protocole\xa6ho"
+    b"okede\xb5branch:to:open_prompt\x03\xa7turn_nod\xacsticky_model\\\xabturn_statusd\xa5errord\xa9loop_keysd\xaal"
+    b"oop_count\\\xadloop_interval\\\xa9loop_next\\\xaaloop_foundd\xa4stope\xa6status\x03\xabunavailable\\\xaaplan_"
+    b"phasee\xb2next_speaker_check\x03\xaahook_stage\x03\xa4said\\\xa8fed_back\x03\xa7refusede\xa5asked\x03\xa5labe"
+    b"le\xaebranch:to:turne\xa5replyd\xadfinish_reasond\xafbranch:to:toolse\xa5agente\xaastopped_bye\xabnoted_epoch"
+    b"e\xadversions_seen\x85\xa9__input__\x80\xa9__start__\x81\xa9__start__\x01\xabopen_prompt\x81\xb5branch:to:ope"
+    b"n_prompt\x02\xa4turn\x81\xaebranch:to:turnc\xa5tools\x81\xafbranch:to:toolsd\xb0updated_channels\x9d\xa5agent"
+    b"\xadapproval_mode\xaebranch:to:turn\xa4head\xa6hooked\xa5label\xa4mode\xabnoted_epoch\xaaplan_phase\xa8protoc"
+    b"ol\xa7refused\xa4stop\xaastopped_by"
+)
+"""Deflate dictionary: a checkpoint of `main` without ids. Stored rows depend on it: add others under a new suffix."""
+
+
+def packed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """Compress a row; returns its type and bytes."""
+    if len(data) < _SHORT:
+        return kind, data
+    deflate = zlib.compressobj(zdict=_NAMES)
+    return kind + _PRESET, deflate.compress(data) + deflate.flush()
+
+
+def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
+    """Undo `packed`, also for rows of earlier versions."""
+    if kind.endswith(_PRESET):
+        return kind.removesuffix(_PRESET), _inflated(saved)
+    if kind.endswith(_DEFLATED):
+        return kind.removesuffix(_DEFLATED), zlib.decompress(saved)
+    return kind, saved
+
+
+def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
+    """A checkpoint's plain values: objects become what they are made of, LangGraph's own, such as a `Send`, True."""
+    import ormsgpack
+
+    def other(_code: int, data: bytes) -> Any:
+        made: Any = ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
+        parts = cast("list[Any]", made) if isinstance(made, list) else []
+        if len(parts) < 3 or str(parts[0]).startswith("langgraph."):
+            return True
+        if parts[1] == "OwnForm" and str(parts[0]).startswith("interlock."):
+            return f"(stored by the graph's own serializer: {parts[2]['kind']})"
+        return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
+
+    data = unpacked(kind, saved)[1]
+    return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+def _inflated(saved: bytes) -> bytes:
+    inflate = zlib.decompressobj(zdict=_NAMES)
+    data = inflate.decompress(saved)
+    if not inflate.eof:  # zlib doesn't check this
+        raise ValueError("the row ends too soon")
+    return data
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """model_calls: each model call of a run, with its reply and tokens (`docs/internals.md#replies-by-ordinal`)."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from interlock.engine.store import among, listed_as_keys, read_options
+from interlock.engine.store import among, listed_as_keys
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import with_subtasks
+from interlock.engine.store.queries import TURN
+from interlock.engine.store.runs import read_options, with_subtasks
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.clock import unix_time
@@ -151,3 +153,102 @@ def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     costs = [model["usd"] for model in models.values()]
     usd = sum(costs) if costs and None not in costs else None
     return {"total_tokens": spent, **total, "tool_calls": calls, "usd": usd, "models": models}
+
+
+_LATEST = f"""
+select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
+    select *, row_number() over (partition by model order by at desc, ordinal desc) as place
+    from model_calls where run in {among()}) as of_model where place = 1
+"""
+"""A model's latest call."""
+
+
+class Answered(NamedTuple):
+    """A model's answered calls."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    turns: int
+    agent_turns: int
+    """Those of sub-agents."""
+    usd: float
+    """What they cost, as far as it was known when they were answered."""
+    unpriced: tuple[int, int]
+    """Input and output tokens of the others."""
+    latest_tokens: int
+    latest_usd: float
+    latest_cached: int
+    """Input tokens that the latest call read from the provider's cache or wrote to it: the next one reads them."""
+    latest_at: float
+
+
+class Reserved(NamedTuple):
+    """A model's calls without an answer."""
+
+    model: str
+    tokens: int
+    """Estimated, of the requests."""
+    calls: int
+    under_way: bool
+    """False: cut off by a kill."""
+
+
+@dataclass(frozen=True)
+class UsageLedger:
+    """What the calls of a run's driver reserve, and what those of any runs used."""
+
+    conn: Connection
+    run: str
+    epoch: int
+    outlives_kills: bool = True
+    """False: no commit is made for a reservation, as of a replay, which nobody goes on with."""
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """What is read and reserved in it stays true until it ends, when it is committed."""
+        return self.conn.transaction() if self.outlives_kills else nullcontext()
+
+    def reserve(self, task: str, agent: str, model: str, tokens: int) -> None:
+        row = {"run": self.run, "task": task, "epoch": self.epoch, "agent": agent, "model": model}
+        row |= {"tokens": tokens, "under_way": 1, "at": unix_time()}
+        self.conn.insert("reservations", row, "replace")
+
+    def settle(self, task: str) -> None:
+        """Drop the reservation with the next commit, which holds the reply if there is one."""
+        self.conn.delete("reservations", {"run": self.run, "task": task, "epoch": self.epoch})
+
+    def lose(self, task: str) -> None:
+        """Keep counting the reservation: the call was cut off, so its real usage is unknown."""
+        with self.conn.transaction() as conn:
+            where = {"run": self.run, "task": task, "epoch": self.epoch}
+            conn.update("reservations", {"under_way": 0}, where)
+
+    def answered(self, runs: Sequence[str]) -> list[Answered]:
+        """What the runs' answered calls used, by model."""
+        listed = (listed_as_keys(runs),)
+        rows = self.conn.execute(
+            f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
+            f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
+            "sum(case when usd is null then input_tokens else 0 end), "
+            "sum(case when usd is null then output_tokens else 0 end) "
+            f"from model_calls where run in {among()} group by model",
+            listed,
+            tables=("model_calls",),
+        )
+        found = self.conn.execute(_LATEST, listed, tables=("model_calls",))
+        latest = {model: figures for model, *figures in found}
+        return [
+            Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
+            for name, spent, out, turns, agents, usd, unpriced_in, unpriced_out in rows
+        ]
+
+    def reserved(self, runs: Sequence[str]) -> list[Reserved]:
+        """What the runs' calls without an answer reserve; one that an earlier driver left behind was cut off."""
+        rows = self.conn.execute(
+            "select model, sum(tokens), count(*), "
+            "case when under_way = 1 and run = $1 and epoch = $2 then 1 else 0 end as open "
+            f"from reservations where run in {among(3)} group by model, open",
+            (self.run, self.epoch, listed_as_keys(runs)),
+            tables=("reservations",),
+        )
+        return [Reserved(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]

@@ -1,31 +1,34 @@
-"""runs: a run's row; which run belongs to which: tasks and subtasks, a plan and what carries it out, forks; who drives
-it, and the fence that keeps everybody else from writing its rows; its removal; which run a session shows."""
+"""runs: a run's row, its options and seal; which run belongs to which: tasks and subtasks, a plan and what carries it
+out, forks; which run a session shows, and the trace that a run belongs to."""
 
+import hashlib
 import json
 import re
 import secrets
-import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import Store, explained, select
+from interlock.engine.store import Store, reading, select
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.named_files import files_of, list_again, named_by_others
-from interlock.engine.store.rows import Plus, Row
-from interlock.engine.store.seals import forget_seal, seal_row
-from interlock.engine.store.served import forget
-from interlock.engine.store.tables import TABLES
-from interlock.services.files.disk import path_below
-from interlock.services.files.filesystem import remove_untouched
-from interlock.services.process.identity import ProcessIdentity, is_alive
+from interlock.services.files.disk import (
+    make_private_directory,
+    path_below,
+    replace_private_file,
+)
 from interlock.state.clock import unix_time
-from interlock.state.errors import BusyError, RunError, StoreError, UserError
+from interlock.state.errors import STOPPED, RunError, StoreError, UserError
+
+if TYPE_CHECKING:
+    pass
+
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
+
+
 _ID_LENGTH = 8
 """40 bits: among 10,000 runs in a store, the chance of a collision is 1 in 20,000; `insert_run` would refuse."""
 
@@ -106,24 +109,34 @@ def end_run(conn: Connection, run: str) -> None:
 
 IS_SUBTASK = "c.subtask_of = c.parent"
 """For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
+
+
 _ABOVE_IT = """
 with recursive above (run, parent) as (
     select run, parent from runs where run = $1
     union select r.run, r.parent from runs r join above on r.run = above.parent
 """
+
+
 RELATED = f"""{_ABOVE_IT}), related (run) as (
     select run from above union select r.run from runs r join related on r.parent = related.run
 ) """
 """Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
+
+
 _BELOW = f"""
 select c.run from runs c join runs p on p.run = c.parent
 where c.parent = $1 and {IS_SUBTASK} and p.status = 'open'
 and c.status not in ('done', 'cancelled') order by c.created desc limit 1
 """
+
+
 _ABOVE = f"""
 select p.run from runs c join runs p on p.run = c.parent
 where c.run = $1 and {IS_SUBTASK} and p.status = 'open'
 """
+
+
 _OVER = ("done", "cancelled")
 """Statuses of a subtask after which its parent goes on. A failed one is retried first."""
 
@@ -197,230 +210,6 @@ def how_it_ended(conn: Connection, run: str) -> str | None:
     return "removed" if row is None else row[0] if row[0] in _OVER else None
 
 
-StopAsked = Literal["stop", "cancel", "timeout"]
-"""`stop`, `timeout`: the run can be resumed; `cancel`: it ends."""
-_COLUMNS = "host, boot, pid, started, epoch, beat, held"
-
-
-class LeaseRow(NamedTuple):
-    owner: ProcessIdentity
-    epoch: int
-    beat: int
-    held: bool
-
-
-def read_lease(conn: Connection, run: str) -> LeaseRow | None:
-    row = conn.execute(f"select {_COLUMNS} from lease where run = $1", (run,), tables=("lease",)).fetchone()
-    return row and LeaseRow(ProcessIdentity(*row[:4]), row[4], row[5], bool(row[6]))
-
-
-def take(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | None) -> int | LeaseRow:
-    """Give the run to this owner, and return the new epoch; if its lease isn't as `seen`, return that instead."""
-    with conn.transaction():
-        row = read_lease(conn, run)
-        if row is not None and row.held and row != seen:
-            return row
-        epoch, beats = (row.epoch + 1, row.beat + 1) if row else (1, 1)
-        kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1, "stop": None}
-        conn.insert("lease", kept, "replace")
-    return epoch
-
-
-def beat(conn: Connection, run: str, epoch: int) -> bool | None:
-    """Send a heartbeat. False: the row is no longer of this epoch, or the store is gone from its path.
-
-    None: the store didn't take it.
-    """
-    return _update(conn, {"beat": Plus(1)}, run, epoch)
-
-
-def give_back(conn: Connection, run: str, epoch: int) -> bool | None:
-    """Returns as `beat` does."""
-    return _update(conn, {"held": 0}, run, epoch)
-
-
-def _update(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
-    try:
-        with conn.transaction():
-            return conn.update("lease", change, {"run": run, "epoch": epoch}).rowcount == 1
-    except StoreError:
-        return False
-    except conn.errors:
-        # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
-        # write. If `held` stays set, this process's end or silence frees the run as well.
-        return None
-
-
-def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity | None:
-    """Inside a transaction: ask the run's driver to stop; its next heartbeat reads it. None: nobody drives the run."""
-    row = read_lease(conn, run)
-    if row is None or not row.held or is_alive(row.owner) is False:
-        return None
-    conn.update("lease", {"stop": how}, {"run": run, "epoch": row.epoch})
-    return row.owner
-
-
-def note_stop(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
-    """Note why the process of the drive with this epoch ends."""
-    with conn.transaction():
-        conn.update("lease", {"stop": how}, {"run": run, "epoch": epoch, "stop": None})
-
-
-def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
-    """What somebody asks of the driver with this epoch; None also where the store doesn't answer."""
-    try:
-        row = conn.execute(
-            "select stop from lease where run = $1 and epoch = $2", (run, epoch), tables=("lease",)
-        ).fetchone()
-    except (StoreError, *conn.errors):
-        return None  # the next heartbeat asks again
-    return row and row[0]
-
-
-def end_lease(conn: Connection, run: str) -> None:
-    """Inside a transaction: free a lease whose owner doesn't count any more; if it wakes up, it can't write."""
-    conn.update("lease", {"held": 0, "epoch": Plus(1)}, {"run": run, "held": 1})
-
-
-def end_leases_of(conn: Connection, run: str, owner: ProcessIdentity) -> None:
-    """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
-    for one in with_subtasks(conn, first_task(conn, run)):
-        row = read_lease(conn, one)
-        if row and row.held and row.owner[:3] == owner[:3]:
-            end_lease(conn, one)
-
-
-def refuse_driven(conn: Connection, run: str) -> None:
-    lease = read_lease(conn, run)
-    if lease and lease.held and is_alive(lease.owner) is not False:
-        owner = lease.owner
-        raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
-
-
-class HeldLease(Protocol):
-    """A driver's right to write the rows of its run."""
-
-    run: str
-    epoch: int
-    held: bool
-
-
-def fence(conn: Connection, lease: HeldLease) -> None:
-    """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
-
-    def check() -> None:
-        query = f"select epoch from lease where run = $1{conn.row_lock}"
-        row = conn.execute(query, (lease.run,), tables=("lease",)).fetchone()
-        if row is None or row[0] != lease.epoch or not lease.held:
-            raise lost(conn, lease)
-
-    conn.guard(check)
-
-
-def lost(conn: Connection, lease: HeldLease) -> BusyError:
-    """The error for a run that was taken over, removed or released."""
-    row = conn.execute(
-        "select pid, host, epoch from lease where run = $1", (lease.run,), tables=("lease",)
-    ).fetchone()
-    if row is None:
-        return BusyError(
-            f"This process lost the run {lease.run!r}: it was removed. List runs with: interlock runs"
-        )
-    if row[2] == lease.epoch:
-        return BusyError(
-            f"This process no longer drives the run {lease.run!r}: it released it before this write."
-        )
-    return BusyError(
-        f"This process lost the run {lease.run!r} to pid {row[0]} on {row[1]}, after giving no sign of life "
-        f"for too long. What it did is kept; look with: interlock show {lease.run}"
-    )
-
-
-def remove_run(home: Path, run: str) -> list[str]:
-    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
-
-    Returns a line for each name in its rows that leads out of the state directory: what is there stays.
-    """
-    store, refused = Store(home), list[str]()
-
-    def placed(folder: Path, names: Iterable[str]) -> dict[str, Path]:
-        found: dict[str, Path] = {}
-        for name in names:
-            try:
-                found[name] = path_below(folder, name)
-            except RunError as error:
-                refused.append(str(error))
-        return found
-
-    with explained(store.path), closing(store.connect("FULL")) as conn:
-        with conn.transaction():
-            refuse_driven(conn, run)
-            last = _last_write(conn, run)
-            files = files_of(conn, store.outputs, run)
-            lonely = _lonely_snapshots(conn, run)
-            plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
-            paths = placed(store.outputs, files)
-            if _delete(conn, run):
-                list_again(conn, store.outputs, run)
-        # After the commit, because a kill in between must leave no row without its file; and looked up again,
-        # holding the write lock, because another run may have named one of them since.
-        with conn.transaction():
-            unnamed = {*paths} - named_by_others(conn, store.outputs, paths)
-            for name in unnamed:
-                remove_untouched(paths[name], last)
-            if conn.blobs:
-                from interlock.engine.store.blobs import forget_outputs, forget_owned
-
-                forget_outputs(conn, unnamed, last)
-                forget_owned(conn, "plans", run)
-                forget_owned(conn, "patches", run)
-                forget_owned(conn, "commits", run)
-                for name in lonely:
-                    forget_owned(conn, "snapshots", name)
-    forget(home, run)
-    forget_seal(home, run)
-    for folder in (*plans.values(), *snapshots.values()):
-        shutil.rmtree(folder, ignore_errors=True)
-    return refused
-
-
-def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
-    """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
-    rows = conn.execute(
-        "select distinct repository from snapshots where run = $1 and not exists "
-        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = $1 and o.run <> $1) "
-        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> $1)",
-        (run,),
-    )
-    return [name for (name,) in rows]
-
-
-def _delete(conn: Connection, run: str) -> bool:
-    """Returns whether rows are left, which others read."""
-    forked = conn.execute(
-        "select 1 from runs where parent = $1 union all "
-        "select 1 from chain c join chain p on c.parent = p.id where p.run = $1 and c.run <> $1 limit 1",
-        (run,),
-    ).fetchone()
-    for table in TABLES:
-        # A fork reads its history from its parent's records (docs/internals.md#chains).
-        if not (table.kept and forked):
-            conn.delete(table.name, {table.owner: run})
-    return forked is not None
-
-
-def _last_write(conn: Connection, run: str) -> float:
-    """When the run last named a file; files touched later belong to another run."""
-    (last,) = conn.execute(
-        "select max(t) from (select max(cast(updated as real)) as t from runs where run = $1 union all "
-        "select max(cast(done_at as real)) from journal where run = $1 union all "
-        "select max(cast(done_at as real)) from hook_calls where run = $1 union all "
-        "select max(cast(at as real)) from model_calls where run = $1) as times",
-        (run,),
-    ).fetchone()
-    return last or 0.0
-
-
 class Shown(NamedTuple):
     """What a session shows."""
 
@@ -449,3 +238,218 @@ def sessions(home: Path) -> dict[str, Shown]:
     """Each session by its id, the newest first."""
     rows = select(home, "select session, run, workspace, chosen from sessions order by at desc")
     return {session: Shown(run, place, json.loads(chosen)) for session, run, place, chosen in rows}
+
+
+PROGRESS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
+"""Options that say what a run did, which workers of other hosts write, too; they choose nothing that is executed."""
+
+
+class Definition(NamedTuple):
+    """What decides what a run executes."""
+
+    workflow: str
+    workspace: str
+    options: dict[str, Any]
+    input: str
+    """JSON."""
+
+    @property
+    def digest(self) -> str:
+        options = {name: value for name, value in self.options.items() if name not in PROGRESS}
+        parts = json.dumps([self.workflow, self.workspace, options, self.input], sort_keys=True)
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Definition:
+    """Raises `UserError` if the run was removed. `locked`: inside a transaction: nobody changes it before its end."""
+    lock = conn.change_lock if locked else ""
+    sql = f"select workflow, workspace, options, input from runs where run = $1{lock}"
+    row = conn.execute(sql, (run,)).fetchone()
+    if row is None:
+        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
+    return Definition(row[0], row[1], json.loads(row[2]), row[3])
+
+
+def seal(home: Path, run: str, definition: Definition) -> None:
+    """Note that a run's definition is as this host, or a person at it, wants it."""
+    file = _file(home, run)
+    try:
+        make_private_directory(file.parent)
+        replace_private_file(file, definition.digest)
+    except OSError as error:
+        raise StoreError(f"Can't write {str(file)!r}: {error.strerror}.") from error
+
+
+def seal_row(conn: Connection, run: str) -> None:
+    """Inside the transaction that wrote a run's row: seal it as it is."""
+    if conn.shared_home:
+        seal(conn.shared_home, run, read_definition(conn, run))
+
+
+def is_sealed(home: Path, run: str, definition: Definition) -> bool:
+    try:
+        return _file(home, run).read_text(encoding="utf-8") == definition.digest
+    except OSError:
+        return False
+
+
+def is_row_sealed(conn: Connection, run: str) -> bool:
+    """Inside a transaction: return whether a run is as this host wrote it; nobody changes it before the end."""
+    if conn.shared_home is None:
+        return True
+    return is_sealed(conn.shared_home, run, read_definition(conn, run, locked=True))
+
+
+@contextmanager
+def resealed(conn: Connection, run: str) -> Generator[None]:
+    """Inside a transaction: keep a run sealed whose row this process changes, if it was sealed before."""
+    was_sealed = conn.shared_home is not None and is_row_sealed(conn, run)
+    yield
+    if was_sealed:
+        seal_row(conn, run)
+
+
+def forget_seal(home: Path, run: str) -> None:
+    with suppress(OSError, RunError):  # a forged name
+        _file(home, run).unlink()
+
+
+def _file(home: Path, run: str) -> Path:
+    return path_below(home / "seals", run)
+
+
+def read_options(conn: Connection, run: str) -> dict[str, Any]:
+    row = conn.execute("select options from runs where run = $1", (run,), tables=("runs",)).fetchone()
+    if row is None:
+        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
+    return json.loads(row[0])
+
+
+def options_of(home: Path, run: str) -> dict[str, Any]:
+    """`read_options` of a store that is there. Raises `StoreError` in one line."""
+    with reading(home) as conn:
+        assert conn is not None
+        return read_options(conn, run)
+
+
+def kept_repository(conn: Connection, run: str) -> dict[str, str]:
+    """What a run's options say of its git repository; empty: it works in a folder."""
+    return read_options(conn, run).get("repository") or {}
+
+
+def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
+    """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
+    if read_options(conn, run).get(name) != value:
+        with conn.transaction(), nullcontext() if name in PROGRESS else resealed(conn, run):
+            text = json.dumps({**read_options(conn, run), name: value})
+            conn.update("runs", {"options": text}, {"run": run})
+
+
+def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
+    first: dict[str, Any] = json.loads(text)
+    changed = {**first, **{name: value for name, value in asked.items() if name in first}}
+    if changed != first:
+        with conn.transaction(), resealed(conn, run):
+            conn.update("runs", {"input": json.dumps(changed)}, {"run": run})
+    return changed
+
+
+def stopped(kind: str, run: str) -> dict[str, str]:
+    """The error of a run that was stopped."""
+    return {"type": kind, "message": f"{STOPPED[kind]} Go on with: interlock resume {run}"}
+
+
+def forget_error(conn: Connection, run: str) -> None:
+    """How the run ended before says nothing of a drive that goes on with it."""
+    if conn.execute(
+        "select 1 from runs where run = $1 and error is not null", (run,), tables=("runs",)
+    ).fetchone():
+        note_error(conn, run, None)
+
+
+def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
+    """Set the run's latest error; None clears it."""
+    with conn.transaction():
+        row = {"error": json.dumps(error) if error else None, "updated": unix_time()}
+        conn.update("runs", row, {"run": run})
+
+
+class Trace(NamedTuple):
+    run: str
+    trace: str
+    """32 hex digits."""
+    parent: str
+    """Span that the run's first drive is a part of: 16 hex digits; empty: none."""
+    root: str
+    """Span of the run's first drive, of which the later ones are parts."""
+    until: float
+    """Unix time up to which a collector has the run's spans; 0: none yet."""
+
+
+class Fresh(NamedTuple):
+    """Rows of a run that ended after a time."""
+
+    steps: list[Any]
+    models: list[Any]
+    answered: list[Any]
+
+
+def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
+    """The run's trace; made if it has none, as a part of `above` (trace and span), or of its parent's trace."""
+    if found := _trace(store.home, run):
+        return found
+    rows = select(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
+    if rows and rows[0][0] and (over := _trace(store.home, rows[0][0])):
+        above = over.trace, over.root
+    trace, parent = above or (secrets.token_hex(16), "")
+    made = Trace(run, trace, parent, secrets.token_hex(8), 0.0)
+    with store.writing() as conn:
+        conn.insert("traces", made._asdict(), "keep")
+    return _trace(store.home, run) or made
+
+
+def _trace(home: Path, run: str) -> Trace | None:
+    rows = select(home, "select run, trace, parent, root, until from traces where run = $1", run)
+    return Trace(*rows[0]) if rows else None
+
+
+def exported(store: Store, run: str, until: float) -> None:
+    with store.writing() as conn:
+        conn.update("traces", {"until": until}, {"run": run})
+
+
+def fresh(home: Path, run: str, since: float) -> Fresh:
+    return Fresh(
+        select(
+            home, "select * from steps where run = $1 and started + ms / 1000 > $2 order by seq", run, since
+        ),
+        select(home, "select * from model_calls where run = $1 and at > $2 order by at", run, since),
+        select(home, "select * from approvals where run = $1 and answered_at > $2 order by seq", run, since),
+    )
+
+
+def waiting(home: Path) -> int:
+    """How many requests wait for a person, over all runs."""
+    sql = "select count(*) from approvals where answer is null and superseded = 0 and interrupt is not null"
+    rows = select(home, sql)
+    return rows[0][0] if rows else 0
+
+
+IGNORED = "ignored_tests"
+"""The run's option that names the commit with tests that its first snapshot doesn't hold."""
+
+
+class Ignored(NamedTuple):
+    """Tests that no snapshot holds, as they were when the run began."""
+
+    repository: str
+    commit: str
+    why: str = ""
+    """Why there is no commit."""
+
+
+def ignored_in(options: Mapping[str, Any]) -> Ignored | None:
+    """Return what a run's options say of tests that its first snapshot doesn't hold; None: nobody looked."""
+    found: Mapping[str, Any] | None = options.get(IGNORED)
+    return Ignored(**found) if found else None

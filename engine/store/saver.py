@@ -30,13 +30,12 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store import checkpoint_of, packed, unpacked
 from interlock.engine.store.approvals import ready_answers
+from interlock.engine.store.checkpoints import checkpoint_of, packed, unpacked
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.rows import Condition, conditions, shape
 from interlock.engine.store.runs import how_it_ended
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.tables import TABLE
+from interlock.engine.store.tables import TABLE, Condition, conditions, shape
 from interlock.graphs import langgraph_internals
 from interlock.graphs.stored_values import (
     Names,

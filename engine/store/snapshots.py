@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import among, keep_option, listed_as_keys, read_options, reading, select
+from interlock.engine.store import among, listed_as_keys, reading, select
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.ignored import IGNORED, Ignored, ignored_in
-from interlock.engine.store.runs import origins
+from interlock.engine.store.runs import IGNORED, Ignored, ignored_in, keep_option, origins, read_options
 from interlock.engine.store.runs import related as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
@@ -26,7 +25,11 @@ if TYPE_CHECKING:
 
 UNSAVED = "unsaved"
 """The run's option that names calls whose changes no snapshot has, and why."""
+
+
 _MOST_UNSAVED = 100
+
+
 _WHY = "Tests that git ignores can't be compared"
 
 
@@ -154,7 +157,7 @@ class SqlSnapshots:
         if self._made is None:
             return
         try:
-            self._made.close()
+            self._made.save_and_close()
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
@@ -197,8 +200,8 @@ class SqlSnapshots:
 
             bring_commit(self.conn, repository, commit)
         elif name != repository.name:
-            repository.copy_from(type(repository)(repository.folder.with_name(name)), [commit])
-        return not repository.lacking([commit])
+            repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
+        return not repository.find_missing([commit])
 
     async def _taken(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
@@ -230,7 +233,7 @@ class SqlSnapshots:
             done, total = made.progress
             self.emit(Progress(what=SAVING, done=done, total=total, unit="files"))
 
-        taken = asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed)
+        taken = asyncio.to_thread(made.take_snapshot, f"refs/runs/{self.run}", changed)
         commit = await announced(taken, tell, self.patience_s)
         if told:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
@@ -244,7 +247,7 @@ class SqlSnapshots:
             return
         earlier = await to_its_end(asyncio.to_thread(repository.ancestors, commit))
         base = newest_stored(self.conn, earlier)
-        pack = await to_its_end(asyncio.to_thread(repository.pack_of, commit, base))
+        pack = await to_its_end(asyncio.to_thread(repository.pack_snapshot, commit, base))
         put_commit(self.conn, repository, commit, base, pack)
 
     async def _keep_commits(self) -> None:

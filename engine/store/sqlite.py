@@ -10,10 +10,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import Audit, begin
-from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, Rows, Values
-from interlock.engine.store.recorded import JsonForm, is_audited
-from interlock.engine.store.rows import Write
+from interlock.engine.store.audit import Audit, begin, is_audited
+from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, JsonForm, Rows, Values
+from interlock.engine.store.tables import Write
 from interlock.services.files import disk
 from interlock.services.files.disk import make_private_file
 from interlock.state.errors import StoreError
@@ -42,7 +41,7 @@ class SqliteConnection(Connection):
         return self._conn.in_transaction
 
     def watch(self, write: Write) -> None:
-        if self._audit:
+        if self._audit and is_audited(write):
             self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:

@@ -20,11 +20,10 @@ from interlock.engine.driver.drive import check_resumable, pending_interrupts
 from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.options import Options
-from interlock.engine.store import Store, explained
-from interlock.engine.store.address import is_server, without_password
+from interlock.engine.store import Store, explained, is_server, without_password
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import ForeignSaver, Memory
+from interlock.engine.store.foreign_saver import ForeignSaver, Memory
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_status
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps

@@ -9,11 +9,11 @@ from typing import Any
 from interlock.engine.checkouts import files_on_this_host, is_on_other_host, run_repository
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.run_files import RunFiles, find_commit_at_step
-from interlock.engine.store import Store, options_of
+from interlock.engine.store import Store
 from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
-from interlock.engine.store.copies import copy_run, is_open, unmade
-from interlock.engine.store.runs import new_run_id
+from interlock.engine.store.run_copies import copy_run, is_open, unmade
+from interlock.engine.store.runs import new_run_id, options_of
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.langgraph_internals import has_due_work
 from interlock.services.files.disk import make_private_directory
@@ -126,7 +126,7 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         nothing = SnapshotContents({}, {})
         apply_restore(
             plan_restore(
-                nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository
+                nothing, brought(home, repository, [found[1]]).read_contents(found[1]), staged, repository
             ),
             durable=False,
         )

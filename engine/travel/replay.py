@@ -24,15 +24,22 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
-from interlock.engine.store import Store, options_of, reading
+from interlock.engine.store import Store, reading
+from interlock.engine.store.approvals import answered_requests
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
-from interlock.engine.store.runs import with_subtasks
+from interlock.engine.store.run_copies import first_state_of, parent_of, request_hashes, seed
+from interlock.engine.store.runs import options_of, with_subtasks
 from interlock.engine.store.steps import StepLog
-from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
+from interlock.engine.travel.langgraph_replay import (
+    Instead,
+    apply_record,
+    differing_keys,
+    is_same,
+    repeatable_text,
+)
+from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
 from interlock.graphs.additions import replace_node_when
 from interlock.graphs.langgraph_internals import pending_input

@@ -44,19 +44,21 @@ class Comparison:
     @cached_property
     def table(self) -> CheckTable:
         table = CheckTable(self.command, self._text_before)
-        return replace(table, linked=table.linked_folders(read_links(self.repository, self._was.files)))
+        return replace(
+            table, linked=table.linked_folders(read_links(self.repository, self._contents_before.files))
+        )
 
     @property
     def root(self) -> Path:
         return self.workspace.root
 
-    def changes(self) -> TestChanges:
+    def find_changes(self) -> TestChanges:
         """Return what isn't as before, with a diff of it. Raises `RunError`."""
-        found = [*self._changes()]
-        hashes = {change.path: self._hash(change.path) for change in found}
-        return TestChanges(changes=tuple(found), diff=self._diff(found), hashes=hashes)
+        found = [*self._iterate_changes()]
+        hashes = {change.path: self._acceptance_hash(change.path) for change in found}
+        return TestChanges(changes=tuple(found), diff=self._format_diff(found), hashes=hashes)
 
-    def before_of(self, changes: Iterable[TestChange]) -> Iterator[Before]:
+    def restored_files(self, changes: Iterable[TestChange]) -> Iterator[Before]:
         """Yield what puts a view back: the changed files as they were, without tests that weren't there."""
         changes = sorted(changes, key=lambda change: not self._is_output(change.path))
         gone = {change.path for change in changes if change.how in ("new", "added", "built")}
@@ -66,73 +68,81 @@ class Comparison:
             if change.how == "parts":
                 yield (
                     change.path,
-                    self._mode(change.path),
-                    self._parts(change.path).encode(errors="surrogateescape"),
+                    self._current_mode(change.path),
+                    self._restore_parts(change.path).encode(errors="surrogateescape"),
                 )
             elif change.path not in gone and change.how not in ("beside code", "not kept"):
-                yield change.path, self._was.files[change.path].mode, self._data_before(change.path)
+                yield (
+                    change.path,
+                    self._contents_before.files[change.path].mode,
+                    self._data_before(change.path),
+                )
 
     def _is_output(self, path: str) -> bool:
         """Return whether an ignored file may be what a run of the tests left, so that it must be older than
         they are."""
-        return path in self._was_ignored.files and not self.table.kind_of(path.rpartition("/")[2])
+        return path in self._ignored_before.files and not self.table.kind_of(path.rpartition("/")[2])
 
     @cached_property
-    def _was_ignored(self) -> SnapshotContents:
-        return self.repository.contents(self.ignored)
+    def _ignored_before(self) -> SnapshotContents:
+        return self.repository.read_contents(self.ignored)
 
     @cached_property
-    def _was(self) -> SnapshotContents:
-        kept, ignored = self.repository.contents(self.before), self._was_ignored
+    def _contents_before(self) -> SnapshotContents:
+        kept, ignored = self.repository.read_contents(self.before), self._ignored_before
         return SnapshotContents({**ignored.files, **kept.files}, {**ignored.folders, **kept.folders})
 
     @cached_property
-    def _noted(self) -> Mapping[str, Mark]:
+    def _noted_marks(self) -> Mapping[str, Mark]:
         return read_marks(self.repository, self.ignored, self.table)
 
     @cached_property
-    def _is(self) -> SnapshotContents:
-        return self.repository.contents(self.now)
+    def _contents_now(self) -> SnapshotContents:
+        return self.repository.read_contents(self.now)
 
     @cached_property
-    def _ignored(self) -> tuple[Set[str], Set[str]]:
+    def _ignored_now(self) -> tuple[Set[str], Set[str]]:
         """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
-        known = [*self._was.files, *self._noted]
-        tree = IgnoredTests(self.workspace, self.table, self._is.files, known)
-        return tree.names(), tree.closed.keys()
+        known = [*self._contents_before.files, *self._noted_marks]
+        tree = IgnoredTests(self.workspace, self.table, self._contents_now.files, known)
+        return tree.list_paths(), tree.closed.keys()
 
     @cached_property
-    def _new(self) -> Set[str]:
-        names, _ = self._ignored
-        return (self._is.files.keys() | names) - self._was.files.keys() - self._noted.keys()
+    def _new_paths(self) -> Set[str]:
+        names, _ = self._ignored_now
+        return (
+            (self._contents_now.files.keys() | names)
+            - self._contents_before.files.keys()
+            - self._noted_marks.keys()
+        )
 
-    def _changes(self) -> Iterator[TestChange]:
-        for path, kept in self._was.files.items():
-            if self._is.files.get(path) == kept:
+    def _iterate_changes(self) -> Iterator[TestChange]:
+        for path, kept in self._contents_before.files.items():
+            if self._contents_now.files.get(path) == kept:
                 continue
             kind = self.table.kind_of_link(path) if stat.S_ISLNK(kept.mode) else self.table.kind_of(path)
-            if kind and (change := self._change(path, kind, kept)):
+            if kind and (change := self._classify_change(path, kind, kept)):
                 yield change
-        _, closed = self._ignored
-        for path in sorted(self._noted.keys() | closed):
-            mark = self._noted.get(path)
+        _, closed = self._ignored_now
+        for path in sorted(self._noted_marks.keys() | closed):
+            mark = self._noted_marks.get(path)
             if (mark is None or mark != current_mark(self.root / path)) and not self._is_accepted(path):
                 yield TestChange(path=path, how="not kept")
-        for path in sorted(self._new):
-            kind = self._kind_now(path)
+        for path in sorted(self._new_paths):
+            kind = self._current_kind(path)
             if self._is_accepted(path):
                 continue
             # A makefile of another name is read before the one that was there.
-            if kind == "settings" or (kind in ("mixed", "whole") and self._adds_tests(path, kind)):
+            if kind == "settings" or (kind in ("mixed", "whole") and self._is_adding_tests(path, kind)):
                 yield TestChange(path=path, how="new")
-        if any(self.table.kind_of(path) == "test" for path in self._was.files):
+        if any(self.table.kind_of(path) == "test" for path in self._contents_before.files):
             # It runs beside those that were there, and may change what they see.
-            unseen = tuple(folder for folder in self._noted if folder.endswith("/"))
+            unseen = tuple(folder for folder in self._noted_marks if folder.endswith("/"))
             for path in sorted(self._new_tests()):
                 if not path.startswith(unseen) and not self._is_accepted(path):
                     yield TestChange(path=path, how="added")
 
-    def _adds_tests(self, path: str, kind: Kind) -> bool:
+    def _is_adding_tests(self, path: str, kind: Kind) -> bool:
         if kind == "whole":
             return False  # what concerns tests there is new, and takes nothing away
         try:
@@ -140,11 +150,11 @@ class Comparison:
         except InseparableError:
             return True
 
-    def _change(self, path: str, kind: Kind, kept: SnapshotFile) -> TestChange | None:
-        now = self._found(path)
-        if (now and _same(now, kept)) or self._is_accepted(path):
+    def _classify_change(self, path: str, kind: Kind, kept: SnapshotFile) -> TestChange | None:
+        now = self._read_current(path)
+        if (now and _is_same_file(now, kept)) or self._is_accepted(path):
             return None
-        if path in self._was_ignored.files and kind == "test" and _is_built(path, self._data_before(path)):
+        if path in self._ignored_before.files and kind == "test" and _is_built(path, self._data_before(path)):
             return None if now is None else TestChange(path=path, how="built")
         if now is None:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
@@ -163,20 +173,22 @@ class Comparison:
 
     def _new_tests(self) -> set[str]:
         """Tests that weren't there, other than those that the command names: what they need may be put back."""
-        return {path for path in self._new if self._kind_now(path) == "test"} - {*self.table.operands}
+        return {path for path in self._new_paths if self._current_kind(path) == "test"} - {
+            *self.table.operands
+        }
 
-    def _kind_now(self, path: str) -> Kind:
+    def _current_kind(self, path: str) -> Kind:
         is_link = (self.root / path).is_symlink()
         return self.table.kind_of_link(path) if is_link else self.table.kind_of(path)
 
-    def _parts(self, path: str) -> str:
+    def _restore_parts(self, path: str) -> str:
         return restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
 
-    def _mode(self, path: str) -> int:
-        found = self._found(path)
+    def _current_mode(self, path: str) -> int:
+        found = self._read_current(path)
         return found.mode if found else stat.S_IFREG | 0o644
 
-    def _found(self, path: str) -> SnapshotFile | None:
+    def _read_current(self, path: str) -> SnapshotFile | None:
         """Return the file as it is: a snapshot leaves out what was ignored in the meantime."""
         try:
             # A folder on the way that became a link may hold more than is looked at.
@@ -185,7 +197,7 @@ class Comparison:
                 data = read_content(place, found, _LONGEST)
         except OSError:
             return None
-        return None if data is None else SnapshotFile(found.st_mode, _blob(data))
+        return None if data is None else SnapshotFile(found.st_mode, _blob_hash(data))
 
     def _text_now(self, path: str) -> str:
         try:
@@ -194,41 +206,41 @@ class Comparison:
             return ""
 
     def _text_before(self, path: str) -> str | None:
-        if path not in self._was.files:
+        if path not in self._contents_before.files:
             return None
         return self._data_before(path).decode(errors="surrogateescape")
 
     def _data_before(self, path: str) -> bytes:
-        return next(self.repository.blobs([self._was.files[path].blob]))
+        return next(self.repository.read_blobs([self._contents_before.files[path].blob]))
 
     def _is_accepted(self, path: str) -> bool:
-        return self.accepted.get(path) == self._hash(path)
+        return self.accepted.get(path) == self._acceptance_hash(path)
 
-    def _hash(self, path: str) -> str:
+    def _acceptance_hash(self, path: str) -> str:
         """Return what tells whether a file is still as somebody accepted it; empty: it is gone."""
-        if path in self._noted or path.endswith("/"):
+        if path in self._noted_marks or path.endswith("/"):
             return ":".join(map(str, current_mark(self.root / path) or ()))
-        found = self._found(path)
+        found = self._read_current(path)
         return found.blob if found else ""
 
-    def _diff(self, changes: Iterable[TestChange]) -> str:
+    def _format_diff(self, changes: Iterable[TestChange]) -> str:
         lines: list[str] = []
         for change in changes:
             if change.how in ("built", "not kept"):
                 continue
             old, new = (self._text_before(change.path) or ""), self._text_now(change.path)
             if change.how == "parts":
-                old = self._parts(change.path) if change.path.endswith(".rs") else old
+                old = self._restore_parts(change.path) if change.path.endswith(".rs") else old
             names = (
                 f"a/{change.path}" if change.how not in ("new", "added") else "/dev/null",
                 f"b/{change.path}",
             )
-            if self._found(change.path) is None:
+            if self._read_current(change.path) is None:
                 names = (names[0], "/dev/null")
             if "\0" in old + new:
                 lines.append(f"{change.path} is binary, and has changed")
                 continue
-            lines += difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="")
+            lines += difflib.unified_diff(_split_lines(old), _split_lines(new), *names, lineterm="")
         more = [f"[… {len(lines) - _LINES} more lines …]"] if len(lines) > _LINES else []
         return "\n".join([*lines[:_LINES], *more])
 
@@ -244,15 +256,15 @@ def _is_built(path: str, data: bytes) -> bool:
     return data.startswith(_BUILT) or path.endswith(_BUILT_NAMES)
 
 
-def _same(now: SnapshotFile, kept: SnapshotFile) -> bool:
+def _is_same_file(now: SnapshotFile, kept: SnapshotFile) -> bool:
     """Return whether bytes, kind and the right to run it are the same."""
     kinds = [(stat.S_IFMT(file.mode), file.mode & stat.S_IXUSR) for file in (now, kept)]
     return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return text.encode(errors="surrogateescape").decode(errors="replace").splitlines()
 
 
-def _blob(data: bytes) -> str:
+def _blob_hash(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

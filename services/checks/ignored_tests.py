@@ -66,11 +66,11 @@ class IgnoredTests(WorkspaceTree):
         self._modes: dict[str, int] = {}
         self._entries_left, self._bytes_left, self._code_left = _MOST_ENTRIES, _MOST_BYTES, _MOST_CODE
 
-    def names(self) -> Set[str]:
+    def list_paths(self) -> Set[str]:
         """Return the paths; no file is read. Raises `TooManyFilesError`."""
         return {*self._scan_folders([""])[0]}
 
-    def layout(self) -> bytes:
+    def layout_json(self) -> bytes:
         """As `WorkspaceTree.layout`, with what isn't kept."""
         noted = {**self._noted, **self.closed}
         about: dict[str, object] = {"usual": {}, "odd": self._modes, "empty": [], "noted": noted}
@@ -95,7 +95,11 @@ class IgnoredTests(WorkspaceTree):
             self._note_closed(path)
             return set(), []
         self._entries_left -= len(entries)
-        if path and self._table.is_made(path, {name for name, _ in entries}) and not self._has_tests(path):
+        if (
+            path
+            and self._table.is_generated(path, {name for name, _ in entries})
+            and not self._has_tests(path)
+        ):
             return set(), []
         files: set[str] = set()
         folders: list[str] = []
@@ -104,7 +108,7 @@ class IgnoredTests(WorkspaceTree):
             inside = f"{path}/{name}".lstrip("/")
             if is_private_name(name):
                 continue
-            if kind == "directory" and not self._table.is_of_others(f"{inside}/"):
+            if kind == "directory" and not self._table.is_third_party(f"{inside}/"):
                 folders.append(name)
             elif kind in ("file", "link") and self._is_wanted(inside, is_link=kind == "link"):
                 files.add(name)
@@ -178,14 +182,14 @@ def store_ignored_tests(
 
     Raises `SnapshotError`, `TooManyFilesError`.
     """
-    held = repository.contents(snapshot).files
+    held = repository.read_contents(snapshot).files
     table = CheckTable(command, lambda path: _read_text(workspace.root / path))
     links = read_links(repository, held)
     while True:
         table = replace(table, linked=table.linked_folders(links))
         tree = IgnoredTests(workspace, table, held, secret=lambda text: redact(text) != text)
-        commit = repository.commit(ref, "", tree.changes(), tree.layout, b"")
-        links |= read_links(repository, repository.contents(commit).files)
+        commit = repository.commit_changes(ref, "", tree.iterate_changes(), tree.layout_json, b"")
+        links |= read_links(repository, repository.read_contents(commit).files)
         if table.linked_folders(links) == table.linked:
             return commit
 
@@ -201,7 +205,9 @@ def read_links(repository: ShadowRepository, files: Mapping[str, SnapshotFile]) 
     """Return the links among files that a repository has, each with its target."""
     links = {path: kept.blob for path, kept in files.items() if stat.S_ISLNK(kept.mode)}
     return (
-        dict(zip(links, map(os.fsdecode, repository.blobs([*links.values()])), strict=True)) if links else {}
+        dict(zip(links, map(os.fsdecode, repository.read_blobs([*links.values()])), strict=True))
+        if links
+        else {}
     )
 
 
@@ -210,7 +216,7 @@ def read_marks(repository: ShadowRepository, commit: str, table: CheckTable) -> 
 
     Raises `RunError` if it was made for a command that names fewer tests.
     """
-    about = json.loads(repository.layout(commit))
+    about = json.loads(repository.read_layout(commit))
     if named := {*table.operands} - {
         *about["operands"],
         *chain(*(runner.programs for runner in load_runners())),

@@ -38,7 +38,7 @@ class RepairFiles:
         inside = self._relative_path(path)
         return inside is not None and self.table.is_test(inside)
 
-    def wants_tests(self, task: str) -> bool:
+    def is_asking_for_tests(self, task: str) -> bool:
         """Return whether a task says that tests are to be written or changed."""
         for found in _SAYS_SO.finditer(task):
             about_tests = found[1] is None or self.is_test(found[1].strip("`'\"(),"))
@@ -46,7 +46,7 @@ class RepairFiles:
                 return True
         return False
 
-    def named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
+    def modules_named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
         """Return the repository's own modules that an output names, innermost first, then those that tests import.
 
         `tests`: path → text.

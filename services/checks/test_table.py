@@ -128,7 +128,7 @@ class CheckTable:
 
     def kind_of(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
-        if self.is_of_others(path):
+        if self.is_third_party(path):
             return ""
         is_in_table = _any_row_matcher()(path)
         if is_in_table and _settings_matcher()(path):
@@ -139,12 +139,12 @@ class CheckTable:
             or self._is_named_test(path)
         ):
             return "test"
-        row = self.mixed(path) if is_in_table else None
+        row = self.find_mixed_row(path) if is_in_table else None
         if row is None:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
 
-    def is_of_others(self, path: str) -> bool:
+    def is_third_party(self, path: str) -> bool:
         """Return whether a path lies in a folder with packages of others, or in a cache."""
         return _foreign_folder_pattern().fullmatch(path) is not None
 
@@ -167,7 +167,7 @@ class CheckTable:
                 found.add(f"{inside}/")
         return tuple(sorted(found))
 
-    def is_made(self, folder: str, names: Set[str]) -> bool:
+    def is_generated(self, folder: str, names: Set[str]) -> bool:
         """Return whether a folder that no snapshot holds is the work of a build or a package manager; `names`:
         those in it."""
         made, marks = _generated_names()
@@ -176,7 +176,7 @@ class CheckTable:
         name = folder.rpartition("/")[2]
         return name in made and not any(name in one.split("/") for one in self.operands)
 
-    def mixed(self, path: str) -> Mixed | None:
+    def find_mixed_row(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""
         return next((row for matches, row in _load_mixed() if matches(path)), None)
 
@@ -190,12 +190,12 @@ class CheckTable:
         return frozenset(re.findall(r"[\w.:@/+-]+", self.command))
 
     @cached_property
-    def programs(self) -> Sequence[Runner]:
+    def named_runners(self) -> Sequence[Runner]:
         """The runners that the line names."""
         return [runner for words in _split_commands(self.command) for runner in _find_runners(words)]
 
     @cached_property
-    def named(self) -> Sequence[str]:
+    def named_tests(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner: files and folders of tests, whatever they are called."""
         return [*self._iterate_operands(code=False)]
 
@@ -216,12 +216,14 @@ class CheckTable:
                         yield f"{path.replace('.', '/')}.py"
 
     def _is_named_test(self, path: str) -> bool:
-        return path in self.named or path.startswith(self._named_folders) or self._configured_matcher(path)
+        return (
+            path in self.named_tests or path.startswith(self._named_folders) or self._configured_matcher(path)
+        )
 
     @cached_property
     def _named_folders(self) -> tuple[str, ...]:
         """Folders of tests that the line names, or links lead to, each with a slash at its end."""
-        named = (f"{one}/" for one in self.named if _FOLDER.search(one.rpartition("/")[2]))
+        named = (f"{one}/" for one in self.named_tests if _FOLDER.search(one.rpartition("/")[2]))
         return (*named, *self.linked)
 
     @cached_property
@@ -310,3 +312,32 @@ def _jest_patterns(read: Callable[[str], str | None]) -> Iterator[str]:
         for glob in cast(Sequence[Any], found):
             if isinstance(glob, str) and not re.search(r"[()!]", glob):
                 yield glob.replace("<rootDir>/", "/")
+
+
+def has_run_no_tests(table: CheckTable, output: str) -> bool:
+    """Return whether the output of a check says that no test ran, or a runner that the line names says nothing of
+    tests.
+
+    A runner counts tests at the end of its output, which may have lost its beginning.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output)
+    if any(_has_match(runner.some, text) for runner in load_runners()):
+        return False
+    if any(_has_match(runner.none, text) for runner in load_runners()):
+        return True
+    telling = [runner for runner in table.named_runners if runner.some and not runner.quiet]
+    return bool(telling) and not _is_hiding_output(table.command)
+
+
+def _has_match(patterns: Sequence[str], text: str) -> bool:
+    return any(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
+
+
+def _is_hiding_output(line: str) -> bool:
+    """Return whether the line sends the output elsewhere, or asks for less of it."""
+    words = [word for words in split_simple_commands(line) for word in words]
+    less = (
+        re.fullmatch(r"-q{2,}|--quiet|--silent|-s|--no-summary|--reporters?(=.*)?|--format(=.*)?|-o|-f", w)
+        for w in words
+    )
+    return bool(re.search(r"[>|]", line)) or any(less)

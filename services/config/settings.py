@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import reduce
@@ -12,12 +12,12 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json
-from interlock.services.config.vendor import resolve_vendor
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import lies_there, real_path
 from interlock.state.errors import ConfigError
-from interlock.state.settings import Settings
+from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
+from interlock.state.settings import ModelSettings, Settings
 from interlock.state.text import clean_json
 
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::-([^}]*))?\})")
@@ -404,3 +404,54 @@ def _settings_from_environment(env: Mapping[str, str]) -> dict[str, Any]:
         switches = {key: telemetry[key].lower() in ("true", "1") for key in _SWITCHES & telemetry.keys()}
         found["telemetry"] = {**telemetry, **switches}
     return found
+
+
+_KEYS = {"gemini": GEMINI_KEYS, "anthropic": ("ANTHROPIC_API_KEY",), "openai": ("OPENAI_API_KEY",)}
+"""Vendor → the variables of its key; the first with a key is the default vendor."""
+_NAMES = {"anthropic": "Claude", "openai": "GPT"}
+_ANY = ("auto", *ALIASES)
+"""Names that say how large the model is, and not whose."""
+
+
+def resolve_vendor(
+    model: ModelSettings, names: Sequence[str], env: Mapping[str, str]
+) -> tuple[ModelSettings, str]:
+    """Return the settings with `pro` and `flash` of the default vendor, and what to say about it (empty: nothing).
+
+    `names`: the model names that were set, the strongest first. An alias that is set keeps its meaning.
+    """
+    named = next((vendor for name in names if (vendor := _vendor_of_model(model, name))), "")
+    vendor = named or _vendor_by_key(env)
+    tiers = TIERS.get(vendor)
+    kept = {alias for alias, target in model.aliases.items() if target != ALIASES.get(alias)}
+    if not tiers or kept >= {*tiers}:
+        return model, ""
+    aliases = {**model.aliases, **{alias: name for alias, name in tiers.items() if alias not in kept}}
+    changed = model.model_copy(update={"aliases": aliases})
+    if named or model.name != "auto" or model.aliases.get("auto"):
+        return changed, ""
+    return changed, (
+        f"No Gemini key; {_KEYS[vendor][0]} is set, so Interlock uses {_NAMES[vendor]}: "
+        f"{aliases['pro'].partition(':')[2]} or {aliases['flash'].partition(':')[2]}, chosen for each prompt."
+    )
+
+
+def _vendor_of_model(model: ModelSettings, name: str) -> str:
+    """Return whose model a name is; empty if it only says how large."""
+    seen: set[str] = set()
+    while name not in seen and (target := model.aliases.get(name)) and target != ALIASES.get(name):
+        seen.add(name)
+        name = target
+    return "" if name in _ANY else guess_provider(name)
+
+
+def _vendor_by_key(env: Mapping[str, str]) -> str:
+    for vendor, keys in _KEYS.items():
+        if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
+            return vendor
+    return "gemini"
+
+
+def _is_compatible_server_key(vendor: str, env: Mapping[str, str]) -> bool:
+    """Return whether OpenAI's key is one for a server of other models, such as llama.cpp."""
+    return vendor == "openai" and env.get("OPENAI_BASE_URL", "").startswith("http://")

@@ -38,7 +38,7 @@ class ImportExpansion:
     """Bytes that may still be read."""
     seen: set[Path] = field(default_factory=set[Path])
 
-    def text(self, file: Path, depth: int = 0) -> str:
+    def expand_file(self, file: Path, depth: int = 0) -> str:
         """Return the file with its imports expanded. Raises `UnreadableError` for the file, never for an import."""
         real, root = resolve_in_roots(file, self.roots)
         if real in self.seen:
@@ -60,7 +60,7 @@ class ImportExpansion:
                 raise UnreadableError(f"imports nest deeper than {MAX_DEPTH}")
             if self.left <= 0:
                 raise UnreadableError("the memory file and its imports are too large")
-            text = self.text(folder / target, depth)
+            text = self.expand_file(folder / target, depth)
         except UnreadableError as error:
             # A bare word that names no file is an ordinary mention.
             mention = "/" not in target and "." not in target
@@ -225,7 +225,7 @@ def _read_with_imports(path: Path, imports: ImportExpansion) -> str:
     if imports.left <= 0:
         return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
     try:
-        return imports.text(path).strip()
+        return imports.expand_file(path).strip()
     except UnreadableError as error:
         return f"<!-- not read: {error} -->"
 

@@ -297,7 +297,7 @@ class HookEnvironment:
     redact: Redactor = SHAPES
     """Redacts replies, which are stored and displayed; tool arguments that hooks change are kept verbatim."""
 
-    def input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    def build_input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the fields common to all events, followed by the event's own."""
         own: dict[str, JsonValue] = {"agent": self.agent} if self.agent else {}
         return {
@@ -309,7 +309,7 @@ class HookEnvironment:
             **payload,
         }
 
-    def environment(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         """Return the variables under gemini-cli's and Claude Code's names."""
         return {
             "GEMINI_PROJECT_DIR": str(self.workspace),
@@ -336,7 +336,7 @@ async def run_hook(
         cwd=around.workspace,
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
-        env={**around.environment(), **isolation_variables(hook.command, around.workspace), **hook.env},
+        env={**around.variables(), **isolation_variables(hook.command, around.workspace), **hook.env},
         stdin=stdin,
         on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
     )

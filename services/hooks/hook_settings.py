@@ -52,7 +52,7 @@ class Matcher:
     text: str = ""
     pattern: Pattern | None = None
 
-    def matches(self, subjects: Collection[str]) -> bool:
+    def is_matching(self, subjects: Collection[str]) -> bool:
         """Return whether the hook applies to any of these names of one subject; events without a subject match
         every hook."""
         if self.text in _ALL or not any(subjects):
@@ -125,14 +125,14 @@ class HookBook:
         """Names of the events that have hooks, comma-joined and sorted."""
         return ",".join(sorted({hook.event for hook in self.hooks}))
 
-    def selected(self, event: HookEvent, *subjects: str) -> list[Hook]:
+    def select_hooks(self, event: HookEvent, *subjects: str) -> list[Hook]:
         """Return the hooks to run for a subject with these names.
 
         Hooks with the same name and command run once, with the strictest of their definitions.
         """
         chosen: dict[str, Hook] = {}
         for hook in self.hooks:
-            if hook.event != event or not hook.matcher.matches(subjects):
+            if hook.event != event or not hook.matcher.is_matching(subjects):
                 continue
             known = chosen.get(hook.id, hook)
             chosen[hook.id] = replace(
@@ -178,7 +178,7 @@ class _HookReader:
     env: Mapping[str, str]
     problems: list[str]
 
-    def hooks(self, data: object) -> Iterator[Hook]:
+    def read_hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
             self._report_skipped(f"hooks is {format_value(data)}, expected an object.", data)
             return
@@ -281,7 +281,7 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
     problems: list[str] = []
     hooks: list[Hook] = []
     for layer in sorted(layers, key=lambda layer: not layer.project):
-        found = list(_HookReader(layer.source, env, problems).hooks(layer.hooks))
+        found = list(_HookReader(layer.source, env, problems).read_hooks(layer.hooks))
         off = _disabled_hooks([other for other in layers if layer.project or not other.project])
         if off is not None:
             hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]

@@ -133,7 +133,7 @@ class StdioServer:
         """Describe how it ended, with its last line of stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
-                await child.finished()
+                await child.wait_finished()
         if child.error:
             return f"it can't be started: {child.error}"
         if child.limit:
@@ -213,11 +213,11 @@ async def _ended(child: SupervisedCommand) -> None:
     """Wait for the process to exit after its stdin was closed; then send SIGTERM, then SIGKILL."""
     try:
         async with asyncio.timeout(_LEAVE_S):
-            await child.finished()
+            await child.wait_finished()
     except TimeoutError:
         child.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S + 1):
-                await child.finished()
+                await child.wait_finished()
     finally:
         child.close()

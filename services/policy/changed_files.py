@@ -221,7 +221,7 @@ def _command_clause(command: ShellCommand, reading: LineReading) -> str | None:
     if found is not None:
         return found
     if program == "find":
-        return _find_clause(command, reading)
+        return _find_command_clause(command, reading)
     if program in ("fd", "fdfind"):
         return _protected_path_clause(program, _paths_found_by_fd(command, reading), reading)
     return _protected_path_clause(program, _paths_written_by_code(program, command, reading), reading)
@@ -411,7 +411,7 @@ def _paths_patched_by_text(words: Sequence[str], reading: LineReading) -> Iterat
 # ---- what find finds
 
 
-def _find_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def _find_command_clause(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause about a trusted file among those that find changes."""
     words = [word.text for word in command.words]
     for option, value in pairwise(words):

@@ -180,7 +180,7 @@ def _parse_parts(
     """Return what a word may be, each as known texts and parts that may be several."""
     found: list[list[_Part]] = [[]]
 
-    def add(*parts: _Part) -> None:
+    def append_parts(*parts: _Part) -> None:
         for one in found:
             one.extend(parts)
 
@@ -192,13 +192,13 @@ def _parse_parts(
         at = _skip_quoted(text, 0, "/")
         home = text[:at]
         known = "." if home == "~+" else os.path.expanduser(home)  # noqa: PTH111 - Path's raises
-        add(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
+        append_parts(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
     while at < len(text):
         char = text[at]
         if char == "$" and text[at + 1 : at + 2] == "'" and not quoted:
             end = _end_of_ansi_quoted(text, at + 2)
             known = decode_ansi_quoted(text[at + 2 : end - 1])
-            add(_UNKNOWN if known is None else known)
+            append_parts(_UNKNOWN if known is None else known)
             at = end
         elif char == "$" and text[at + 1 : at + 2] == '"':
             at += 1
@@ -206,30 +206,30 @@ def _parse_parts(
             multiply(_variable_values(variable, values, depth))
             at = variable.end()
         elif (char in "$`" and text[at + 1 : at + 2] in ("(", "{", "[")) or char == "`":
-            add(_UNKNOWN)
+            append_parts(_UNKNOWN)
             at = _end_of_expansion(text, at)
         elif char == "'" and not quoted:
             end = _end_of_quoted(text, at)
-            add(text[at + 1 : end - 1])
+            append_parts(text[at + 1 : end - 1])
             at = end
         elif char == '"':
             end = _end_of_quoted(text, at)
             multiply(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
             at = end
         elif char == "\\":
-            add(text[at + 1 : at + 2])
+            append_parts(text[at + 1 : at + 2])
             at += 2
         elif char == "*" and not quoted:
-            add(_Wildcard("[^/]*"))
+            append_parts(_Wildcard("[^/]*"))
             at += 1
         elif char == "?" and not quoted:
-            add(_Wildcard("[^/]"))
+            append_parts(_Wildcard("[^/]"))
             at += 1
         elif char == "[" and not quoted and (close := _end_of_bracket(text, at)) > 0:
-            add(_parse_bracket(text[at + 1 : close]))
+            append_parts(_parse_bracket(text[at + 1 : close]))
             at = close + 1
         else:
-            add(char)
+            append_parts(char)
             at += 1
     return found
 

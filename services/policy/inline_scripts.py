@@ -56,10 +56,10 @@ def find_fed_commands(line: ShellLine) -> tuple[ShellCommand, ...]:
     """Return the commands in the texts of a line that one of its commands runs."""
     if not any(is_running_text(command, line) for command in line.commands):
         return ()
-    return tuple(islice(_parse_texts(find_fed_texts(line)), _MOST_COMMANDS))
+    return tuple(islice(_parse_script_commands(find_fed_texts(line)), _MOST_COMMANDS))
 
 
-def _parse_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
+def _parse_script_commands(texts: Sequence[str]) -> Iterator[ShellCommand]:
     for text in texts:
         yield from parse_shell_line(text).commands
         for recipe in _RECIPE.findall(text):

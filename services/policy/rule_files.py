@@ -140,7 +140,7 @@ _AT = re.compile(r" ?\(at line (\d+), column (\d+)\)$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _ParsedTable:
     """One table of an array of tables."""
 
     line: int
@@ -150,7 +150,7 @@ class _Chunk:
     """Set if it isn't TOML, or not a table where one is expected."""
 
 
-def _split_tables(text: str) -> list[_Chunk]:
+def _split_tables(text: str) -> list[_ParsedTable]:
     """Split a rule file into tables with their lines, so that one error doesn't hide the others.
 
     A file that fails to parse as a whole is parsed piece by piece.
@@ -161,7 +161,7 @@ def _split_tables(text: str) -> list[_Chunk]:
         # RecursionError is a ValueError for `[[[[…`, but arrays nest too, so it also occurs below.
         return [c for line, piece in _split_at_headers(text) for c in _parse_piece(line, piece)]
     except RecursionError:
-        return [_Chunk(1, error="nested too deeply")]
+        return [_ParsedTable(1, error="nested too deeply")]
     lines = [line for line, piece in _split_at_headers(text) if _HEADER.match(piece)]
     if len(lines) != len(tables):
         return tables
@@ -177,25 +177,25 @@ def _split_at_headers(text: str) -> Iterator[tuple[int, str]]:
         line += text.count("\n", start, end)
 
 
-def _parse_piece(line: int, piece: str) -> Iterator[_Chunk]:
+def _parse_piece(line: int, piece: str) -> Iterator[_ParsedTable]:
     try:
         yield from _iterate_tables(tomllib.loads(piece), line)
     except RecursionError:
-        yield _Chunk(line, error="nested too deeply")
+        yield _ParsedTable(line, error="nested too deeply")
     except ValueError as error:
         place = _AT.search(str(error))
         at = line + int(place[1]) - 1 if place else line
-        yield _Chunk(at, error=f"not TOML: {_AT.sub('', str(error))}")
+        yield _ParsedTable(at, error=f"not TOML: {_AT.sub('', str(error))}")
 
 
-def _iterate_tables(document: dict[str, Any], line: int) -> Iterator[_Chunk]:
+def _iterate_tables(document: dict[str, Any], line: int) -> Iterator[_ParsedTable]:
     for kind, value in document.items():
         entries = cast(list[object], value) if isinstance(value, list) else [value]
         for entry in entries:
             if isinstance(entry, dict) and isinstance(value, list):
-                yield _Chunk(line, kind, cast(dict[str, Any], entry))
+                yield _ParsedTable(line, kind, cast(dict[str, Any], entry))
             else:
-                yield _Chunk(line, error=f"{kind!r} isn't known here, expected [[rule]] tables")
+                yield _ParsedTable(line, error=f"{kind!r} isn't known here, expected [[rule]] tables")
 
 
 _NO_ALLOW = "no rule of this file allows anything until it is right"
@@ -272,7 +272,7 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     return [r for r in usable if r not in left_out], problems
 
 
-def _to_rule(chunk: _Chunk, source: str, tier: int) -> Rule:
+def _to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":

@@ -20,7 +20,6 @@ from interlock.services.policy.changed_files import (
     redirection_paths,
     unread_change_clause,
 )
-from interlock.services.policy.copies import copied_program_clause, find_restricted_programs, names_of_copies
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.grant_coverage import (
     find_row,
@@ -38,7 +37,12 @@ from interlock.services.policy.plain_reading import (
     is_supplied_by_project,
 )
 from interlock.services.policy.private_files import private_file_clause, unread_private_clause
-from interlock.services.policy.programs import is_naming_program
+from interlock.services.policy.programs import (
+    copied_program_clause,
+    find_restricted_programs,
+    is_naming_program,
+    names_of_copies,
+)
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
 from interlock.services.policy.task_runners import (
     ANYTHING,

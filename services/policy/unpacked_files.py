@@ -55,7 +55,7 @@ def unpacked_file_clause(
 ) -> str | None:
     """Return a clause naming a trusted file among those that a command unpacks or copies; None: there is none."""
     try:
-        each = _find_unpacked(program, command, words, reading)
+        each = _read_members(program, command, words, reading)
         if each is None:
             return None
         places, members = each
@@ -73,7 +73,7 @@ _Brought = tuple[Sequence[str], Iterator[_Member]]
 """Folders in which they may lie, and what is written there."""
 
 
-def _find_unpacked(
+def _read_members(
     program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
 ) -> _Brought | None:
     if program in _TAR:
@@ -154,7 +154,7 @@ def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReadin
 def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     if not words:
         return None
-    letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_option_cluster(t[0], n == 0))
+    letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_letter_cluster(t[0], n == 0))
     flat = [text for texts in words for text in texts]
     if "x" not in letters and not {"--extract", "--get"} & {*flat}:
         return None
@@ -167,7 +167,7 @@ def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     return folders, (m for file in archives for m in _tar_members(file, skipped, folders))
 
 
-def _is_option_cluster(text: str, first: bool) -> bool:
+def _is_letter_cluster(text: str, first: bool) -> bool:
     return bool(re.fullmatch(r"-[A-Za-z]+", text)) or (first and bool(re.fullmatch(r"[A-Za-z]+", text)))
 
 
@@ -179,7 +179,7 @@ def tar_archive_names(words: Sequence[Texts]) -> Iterator[str]:
             yield text.partition("=")[2]
         elif text == "--file":
             yield from after
-        elif _is_option_cluster(text, number == 0) and "f" in text:
+        elif _is_letter_cluster(text, number == 0) and "f" in text:
             glued = text.rpartition("f")[2] if text.startswith("-") else ""
             yield from (glued,) if glued else ()
             valued = sum(letter in "fCbIX" for letter in text.lstrip("-"))

@@ -90,8 +90,8 @@ class SupervisedProcesses:
             async with self._freeze_others(ours):
                 inside = None if ours else await self._enter_sandbox(stack, cwd)
                 with ExitStack() as theirs:  # the command's ends of the pipes
-                    write = watch.pipe(stack, theirs, watch.hear)
-                    stderr = watch.pipe(stack, theirs, on_errors) if on_errors else None
+                    write = watch.open_pipe(stack, theirs, watch.receive_output)
+                    stderr = watch.open_pipe(stack, theirs, on_errors) if on_errors else None
                     whole = {**self._env, **(env or {})}
                     make = partial(
                         SupervisedCommand, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin
@@ -100,8 +100,12 @@ class SupervisedProcesses:
                 stack.callback(child.close)
                 stack.callback(output.discard)
                 await self._release_command(stack, child, inside, last)
-            ended = await watch.until_end(child, timeout_s, inactivity_s or float("inf"))
-            return replace(ended, hint=await asyncio.to_thread(inside.left, ended)) if inside else ended
+            ended = await watch.wait_for_end(child, timeout_s, inactivity_s or float("inf"))
+            return (
+                replace(ended, hint=await asyncio.to_thread(inside.quarantine_and_hint, ended))
+                if inside
+                else ended
+            )
 
         try:
             return await _retry_if_workspace_changed(attempt)
@@ -134,7 +138,7 @@ class SupervisedProcesses:
                     child = self._start_supervised(make, "background", argv, inside)
                 failed.callback(child.close)
                 await self._release_command(stack, child, inside, last)
-            await child.started()
+            await child.wait_started()
             if child.pid is None:
                 raise ValueError(child.error or "its supervisor ended")
             failed.pop_all()
@@ -153,12 +157,12 @@ class SupervisedProcesses:
         `exit_code` is negative for a signal. A command's children may still run when it is no longer `running` itself.
         """
         for one in self._background:
-            one.child.listen()
+            one.child.read_messages()
         return [
             {
                 "pid": one.child.pid,
                 "label": one.label,
-                "running": not one.child.ended,
+                "running": not one.child.has_ended,
                 "exit_code": one.child.exit_code if one.child.signal is None else -one.child.signal,
                 "output_file": str(one.output_file),
             }
@@ -185,12 +189,12 @@ class SupervisedProcesses:
         if inside is None:
             return make(argv, mode=mode, most=self._most)
         made = make(
-            inside.argv(argv, GIVEN, GIVEN + 1),
+            inside.wrap_command(argv, GIVEN, GIVEN + 1),
             mode="once-sandboxed" if mode == "once" else "background-sandboxed",
             most=self._most,
             given=(inside.gate.info, inside.gate.wait),
         )
-        inside.gate.close_theirs()
+        inside.gate.close_child_ends()
         return made
 
     @asynccontextmanager
@@ -201,7 +205,7 @@ class SupervisedProcesses:
             return
         async with self._making:
             for child in self._live:
-                child.listen()
+                child.read_messages()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
                 await _run_in_thread(partial(stack.enter_context, freeze_commands(sessions)))
@@ -216,7 +220,7 @@ class SupervisedProcesses:
         self._live.add(child)
         stack.callback(self._live.discard, child)
         try:
-            if not await _run_in_thread(inside.gate.open) and not last:
+            if not await _run_in_thread(inside.gate.start_command) and not last:
                 raise WorkspaceChangedError(
                     "Bubblewrap ended."
                 )  # its output says why; what was moved may be back
@@ -232,7 +236,9 @@ class SupervisedProcesses:
         if self._sandbox is None:
             return None
         try:
-            return await _run_in_thread(partial(stack.enter_context, self._sandbox.entered(cwd, alone=alone)))
+            return await _run_in_thread(
+                partial(stack.enter_context, self._sandbox.enter_for_command(cwd, alone=alone))
+            )
         except (OSError, InterlockError) as error:
             raise ValueError(_sandbox_failure(error)) from error
 
@@ -313,7 +319,7 @@ class ProcessOutput:
         self._buffer_bytes(chunk)
         return text
 
-    def end(self) -> str:
+    def finish(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
         last = self._decode_chunk(rest)
@@ -326,7 +332,7 @@ class ProcessOutput:
         """Number of characters left out of `text()`."""
         return max(0, self._total - self._limit)
 
-    def text(self) -> str:
+    def shown_text(self) -> str:
         """Return all of it, or the first 20 % and last 80 % of the limit around a line stating what is missing."""
         tail = "".join(self._tail)
         if not self.omitted:
@@ -411,7 +417,7 @@ class CommandWatch:
         self._output, self._on_output = output, on_output
         self._sources: dict[int, Callable[[bytes], None]] = {}
 
-    def pipe(self, ours: ExitStack, theirs: ExitStack, take: Callable[[bytes], None]) -> int:
+    def open_pipe(self, ours: ExitStack, theirs: ExitStack, take: Callable[[bytes], None]) -> int:
         """Return the command's end of a pipe; `take` gets what comes out of ours, and nothing at its end."""
         read, write = os.pipe()
         ours.callback(os.close, read)
@@ -420,11 +426,11 @@ class CommandWatch:
         self._sources[read] = take
         return write
 
-    async def until_end(self, child: SupervisedCommand, timeout_s: float, inactivity_s: float) -> Ended:
+    async def wait_for_end(self, child: SupervisedCommand, timeout_s: float, inactivity_s: float) -> Ended:
         """Wait for the command, all its descendants and all that they write."""
         self._child = child
         self._started, self._spoke = child.asked_at, time.monotonic()
-        end = asyncio.ensure_future(self._child.finished())
+        end = asyncio.ensure_future(self._child.wait_finished())
         pumps = [asyncio.ensure_future(self._pump_pipe(*source)) for source in self._sources.items()]
         try:
             try:
@@ -467,21 +473,21 @@ class CommandWatch:
             if not chunk:
                 return
 
-    def hear(self, chunk: bytes) -> None:
-        text = self._output.feed(chunk) if chunk else self._output.end()
+    def receive_output(self, chunk: bytes) -> None:
+        text = self._output.feed(chunk) if chunk else self._output.finish()
         if text and self._on_output:
             self._on_output(text)
 
     async def _to_ended(self, why: Why) -> Ended:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child, how = self._child, why
-        if why == "exited" and child.lost:
+        if why == "exited" and child.is_lost:
             how = "lost"
         return Ended(
             how="not_started" if child.error else "limit" if child.limit else how,
             exit_code=child.exit_code,
             signal=_signal_name(child.signal),
-            output=child.error or self._output.text(),
+            output=child.error or self._output.shown_text(),
             omitted=self._output.omitted,
             full_output=file,
             duration_s=time.monotonic() - self._started,

@@ -213,7 +213,7 @@ class Reaper:
         self.empty = False
         """No child is left; for a subreaper: no descendant."""
 
-    def reap(self) -> None:
+    def reap_ended(self) -> None:
         """Collect everything that has ended, without waiting."""
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -225,11 +225,11 @@ class Reaper:
     def kill_all(self) -> None:
         """Send SIGKILL repeatedly until none is left."""
         give_up = time.monotonic() + _GIVE_UP_S
-        self.reap()
+        self.reap_ended()
         while not self.empty and time.monotonic() < give_up:
             self._kill_descendants()
             time.sleep(_RESCAN_S)
-            self.reap()
+            self.reap_ended()
         if not self._contained:
             self.signal_group(signal.SIGKILL)
 
@@ -278,7 +278,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._request_end)
 
-    def work(self, command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> None:
+    def run_command(self, command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
         _limit_forks(self._most[0])
@@ -297,7 +297,7 @@ class Worker:
     def _wait_for_end(self, reaper: Reaper) -> None:
         reported = over = False
         while not over:
-            reaper.reap()
+            reaper.reap_ended()
             over = self._is_over(reaper)
             if over:
                 reaper.kill_all()
@@ -363,7 +363,7 @@ def _supervise_command(request: int, lifeline: int, status: int, *places: int) -
         worker = Worker(lifeline, status, mode.decode(), float(grace_s), most, contained)
         pairs = (variable.partition(b"=") for variable in rest[: int(count)])
         numbered = {own: int(first) + number for number, own in enumerate(given)}
-        worker.work(rest[int(count) :], {name: value for name, _, value in pairs}, numbered)
+        worker.run_command(rest[int(count) :], {name: value for name, _, value in pairs}, numbered)
         return
     for descriptor in given:
         os.close(descriptor)

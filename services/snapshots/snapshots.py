@@ -134,7 +134,7 @@ class ShadowRepository:
     def __init__(self, folder: Path) -> None:
         self.folder = self._folder = folder
 
-    def commit(
+    def commit_changes(
         self,
         ref: str,
         parent: str,
@@ -191,7 +191,7 @@ class ShadowRepository:
             yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
         yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
-    def beside(self, root: Path) -> "BlobSource | None":
+    def find_blob_source(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
         is small.
 
@@ -238,11 +238,11 @@ class ShadowRepository:
                 assert ours.stdout is not None
                 ours.stdout.read()
 
-    def layout(self, commit: str) -> bytes:
+    def read_layout(self, commit: str) -> bytes:
         return self._run_git("cat-file", "blob", f"{commit}:{_LAYOUT}")
 
-    def contents(self, commit: str) -> SnapshotContents:
-        layout = json.loads(self.layout(commit))
+    def read_contents(self, commit: str) -> SnapshotContents:
+        layout = json.loads(self.read_layout(commit))
         usual, odd = layout["usual"], layout["odd"]
         files: dict[str, SnapshotFile] = {}
         for line in self._run_git("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
@@ -262,7 +262,7 @@ class ShadowRepository:
             files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)}
         )
 
-    def blobs(self, names: Sequence[str]) -> Iterator[bytes]:
+    def read_blobs(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
         with tempfile.TemporaryFile() as asked:  # two pipes would deadlock
             asked.write("".join(f"{name}\n" for name in names).encode())
@@ -278,7 +278,7 @@ class ShadowRepository:
                     yield git.stdout.read(int(about[2]))
                     git.stdout.read(1)
 
-    def diff(self, old: str, new: str, paths: Sequence[str]) -> str:
+    def diff_paths(self, old: str, new: str, paths: Sequence[str]) -> str:
         """Return git's diff of these paths."""
         shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
         sides = (f"--relative={_FILES}/", old, new)
@@ -286,7 +286,7 @@ class ShadowRepository:
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._run_git(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
-    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
+    def diff_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
@@ -317,7 +317,7 @@ class ShadowRepository:
         """Earlier snapshots that this one continues, newest first."""
         return self._run_git("rev-list", "--first-parent", commit).decode().split()[1:]
 
-    def lacking(self, commits: Sequence[str]) -> list[str]:
+    def find_missing(self, commits: Sequence[str]) -> list[str]:
         """Those of the snapshots that aren't here."""
         if not (self._folder / "HEAD").exists():
             return [*commits]
@@ -327,7 +327,7 @@ class ShadowRepository:
         lines = answers.decode().splitlines()
         return [c for c, line in zip(commits, lines, strict=True) if line.endswith("missing")]
 
-    def pack_of(self, commit: str, base: str) -> bytes:
+    def pack_snapshot(self, commit: str, base: str) -> bytes:
         """Return all objects of a snapshot that `base`, and the repositories that this one borrows from, don't
         have."""
         without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_paths()))
@@ -350,20 +350,20 @@ class ShadowRepository:
                 assert git.stdout is not None
                 git.stdout.read()
 
-    def copy_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
+    def copy_snapshots(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
         """Take over those of the snapshots that the other repository has and this one lacks."""
-        gone = {*other.lacking(commits)} if (wanted := self.lacking(commits)) else set[str]()
+        gone = {*other.find_missing(commits)} if (wanted := self.find_missing(commits)) else set[str]()
         if there := [commit for commit in wanted if commit not in gone]:
-            self.add_packs([other.pack_of("\n".join(there), "")])
+            self.add_packs([other.pack_snapshot("\n".join(there), "")])
 
-    def borrow(self, objects: Path, tree: str) -> None:
+    def borrow_objects(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
         self._create_repository()
         replace_file(self._folder / _ALTERNATES, f"{objects}\n".encode())
         replace_file(self._folder / _BORROWED, tree.encode())
 
     @property
-    def borrows(self) -> bool:
+    def is_borrowing(self) -> bool:
         """Whether it uses objects of another repository, which is there."""
         try:
             objects = (self._folder / _ALTERNATES).read_text().strip()
@@ -381,7 +381,7 @@ class ShadowRepository:
     def objects(self) -> Path:
         return self.folder / "objects"
 
-    def patch(self, old: str, new: str) -> bytes:
+    def make_patch(self, old: str, new: str) -> bytes:
         """Return what changed, as a patch that `git apply` takes."""
         shown = (
             *("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
@@ -389,14 +389,14 @@ class ShadowRepository:
         )
         return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
-    def changed_entries(self, old: str, new: str) -> str:
+    def index_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
         raw = self._run_git("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
         lines = zip(parts[::2], parts[1::2], strict=False)
         return "".join("{1} {3}\t{path}\0".format(*about.split(" "), path=path) for about, path in lines)
 
-    def pack(self) -> None:
+    def pack_loose_objects(self) -> None:
         """Pack loose objects if there are many. Safe against kills and concurrent processes."""
         one = self._folder / "objects" / "17"  # holds a 256th of them
         if not (self._folder / "HEAD").exists():
@@ -486,7 +486,7 @@ _INDEX = "interlock-index.json"
 
 def set_parent_snapshot(folder: Path, commit: str) -> None:
     """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
-    layout = json.loads(ShadowRepository(folder).layout(commit))
+    layout = json.loads(ShadowRepository(folder).read_layout(commit))
     known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
     replace_file(folder / _INDEX, json.dumps(known).encode())
 
@@ -511,7 +511,7 @@ class WorkspaceSnapshots:
         self._saved = ""
         self._lock = threading.Lock()
 
-    def take(self, ref: str, changed: str = "") -> str:
+    def take_snapshot(self, ref: str, changed: str = "") -> str:
         """Return the commit with the current files. Raises `SnapshotError`, `TooManyFilesError`.
 
         `changed`: the only file, relative to the workspace, that can have changed since the last snapshot.
@@ -520,7 +520,7 @@ class WorkspaceSnapshots:
             beside = (
                 None
                 if self._tree or self._index_path.exists()
-                else self.repository.beside(self._workspace.root)
+                else self.repository.find_blob_source(self._workspace.root)
             )
             try:
                 return self._take_with_source(ref, changed, beside)
@@ -538,11 +538,13 @@ class WorkspaceSnapshots:
 
         def laid_out() -> bytes:
             nonlocal layout
-            layout = layout or tree.layout()
+            layout = layout or tree.layout_json()
             return layout
 
-        changes = tree.changes(changed.rpartition("/")[0] if changed else None)
-        self._commit = self.repository.commit(ref, self._commit, changes, laid_out, self._layout, beside)
+        changes = tree.iterate_changes(changed.rpartition("/")[0] if changed else None)
+        self._commit = self.repository.commit_changes(
+            ref, self._commit, changes, laid_out, self._layout, beside
+        )
         self._layout, self._tree = layout or self._layout, tree
         if not self._saved:
             self._save_tree(tree)
@@ -553,12 +555,12 @@ class WorkspaceSnapshots:
         """Of a snapshot under way: files read, and those to be read; 0 while the folders are listed."""
         return (tree.seen, tree.due) if (tree := self._under_way) else (0, 0)
 
-    def close(self) -> None:
+    def save_and_close(self) -> None:
         """Save the tree for the next process and pack the repository; files not saved would be examined again."""
         with self._lock:
             if self._tree is not None and self._saved != self._commit:
                 self._save_tree(self._tree)
-                self.repository.pack()
+                self.repository.pack_loose_objects()
 
     @property
     def _index_path(self) -> Path:
@@ -576,6 +578,6 @@ class WorkspaceSnapshots:
         return tree
 
     def _save_tree(self, tree: WorkspaceTree) -> None:
-        known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.known()}
+        known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.to_json()}
         replace_file(self._index_path, json.dumps(known).encode())
         self._saved = self._commit

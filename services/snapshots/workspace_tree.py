@@ -88,11 +88,11 @@ class WorkspaceTree:
             }
             self.folders[path] = FolderState(mode, mark, mine)
 
-    def known(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def changes(self, inside: str | None = None) -> Iterator[PathChange]:
+    def iterate_changes(self, inside: str | None = None) -> Iterator[PathChange]:
         """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
         `inside`: if known, only direct entries of this folder can have changed.
@@ -112,7 +112,7 @@ class WorkspaceTree:
         for folder, paths in groupby(sorted(due, key=_parent_folder), _parent_folder):
             yield from self._read_files(folder, paths)
 
-    def count(self) -> int:
+    def count_files(self) -> int:
         """Count the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
         return len(self._scan_folders([""])[0])
 
@@ -222,7 +222,7 @@ class WorkspaceTree:
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
             yield PathChange(path, found.st_mode, data, blob)
 
-    def layout(self) -> bytes:
+    def layout_json(self) -> bytes:
         """Return what git doesn't store (permissions, empty folders) as JSON."""
         self._layout = self._layout or self._encode_layout()
         return self._layout

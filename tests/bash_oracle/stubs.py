@@ -11,8 +11,7 @@ from pathlib import Path
 
 from bash_oracle.lines import PROGRAMS
 
-from interlock.services.sandbox.bubblewrap import find_bwrap
-from interlock.services.sandbox.sandbox import check_sandbox_support
+from interlock.services.sandbox.sandbox import check_sandbox_support, find_bwrap
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")

@@ -67,7 +67,7 @@ def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a
     assert '"session/resume"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
     assert pictures() == ["image/png"]
     waiting = subprocess.Popen([*given(command), "wait"], cwd=work, stdout=subprocess.PIPE, text=True)
-    until(lambda: Client.at_home().runs()[0].status == "running", "the turn")
+    until(lambda: Client.for_this_user().runs()[0].status == "running", "the turn")
     until(
         lambda: (
             "cancelled" in acpx(work, command, "--format", "json", "cancel").replace('cancelled":false', "")
@@ -81,7 +81,7 @@ def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a
 
 def pictures() -> list[str]:
     """Kinds of the pictures that the only run's model has seen."""
-    client = Client.at_home()
+    client = Client.for_this_user()
     (row,) = client.runs()
     parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
     return [part.mime_type for part in parts if isinstance(part, DataPart)]

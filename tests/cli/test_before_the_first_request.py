@@ -21,8 +21,8 @@ sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro"]
 assert main.main() == 0
 found = [name for name in READ if name.startswith((
     "genai_prices", "cryptography", "opentelemetry.exporter", "interlock.telemetry",
-    "interlock.engine.store.audited", "interlock.engine.store.traces",
-    "interlock.engine.store.keeping", "interlock.cli.commands.store", "interlock.cli.commands.audit",
+    "interlock.engine.store.integrity", "interlock.engine.store.runs",
+    "interlock.engine.store.retention", "interlock.cli.commands.store", "interlock.cli.commands.audit",
     "packaging.requirements", "rapidfuzz", "xml.etree", "interlock.services.mcp.servers",
 ))]
 print(len(READ) > 100, found)

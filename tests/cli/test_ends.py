@@ -12,7 +12,7 @@ from scripted import tools
 
 from interlock.engine import Options, resume_sync
 from interlock.engine.read import find_run
-from interlock.engine.store.address import state_home
+from interlock.engine.store import state_home
 from interlock.state.events import Event, ToolStart
 
 ENDS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("ends.yaml").read_text())

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.read.calls import answered, calls
-from interlock.engine.store.address import state_home
+from interlock.engine.store import state_home
 from interlock.services.process.identity import boot_id, current_process, host_name
 from interlock.state.errors import UserError
 

@@ -11,8 +11,8 @@ from commands import Run
 from folders import put
 from scripted import says
 
-from interlock.engine.store import Store, read_options
-from interlock.engine.store.address import state_home
+from interlock.engine.store import Store, state_home
+from interlock.engine.store.runs import read_options
 from interlock.engine.working_folder import working_in
 
 GRAPH = """

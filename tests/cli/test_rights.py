@@ -10,8 +10,7 @@ from commands import Run, one_call
 from folders import put, tree
 from scripted import says, tools
 
-from interlock.engine.store import select
-from interlock.engine.store.address import state_home
+from interlock.engine.store import select, state_home
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.hooks.scripts import can_run_isolated, find_scripts
 from interlock.services.policy.policy import RulePolicy

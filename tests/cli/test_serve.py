@@ -18,8 +18,7 @@ from folders import put
 from patience import HANG_S, until
 from scripted import tools
 
-from interlock.engine.store import Store
-from interlock.engine.store.address import state_home
+from interlock.engine.store import Store, state_home
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [

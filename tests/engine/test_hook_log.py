@@ -12,7 +12,7 @@ import pytest
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, decide
-from interlock.engine.store.hook_calls import HookLog
+from interlock.engine.store.journal import HookLog
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment

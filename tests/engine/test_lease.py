@@ -18,7 +18,7 @@ from patience import HANG_S, until
 from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
-from interlock.engine.store.runs import read_lease
+from interlock.engine.store.leases import read_lease
 from interlock.services.process.identity import current_process, host_name, process_start_time
 from interlock.state.errors import BusyError
 

@@ -11,7 +11,7 @@ import pytest
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
-from interlock.engine.store.runs import fence
+from interlock.engine.store.leases import fence
 from interlock.engine.store.tables import TABLES
 from interlock.state.errors import BusyError
 

@@ -121,4 +121,4 @@ def test_the_command_draws_both(run: Run, tmp_path: Path) -> None:
         refused = run("diagram", *argv, "--run", "latest")
         assert refused.code == 2 and hint in refused.err
     with pytest.raises(UserError, match="has no call '9'"):
-        Client.at_home().life(Client.at_home().run("latest").run, "tool-call", "9")
+        Client.for_this_user().life(Client.for_this_user().run("latest").run, "tool-call", "9")

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.store import Store, views
-from interlock.engine.store.model_calls import usage_stats
-from interlock.engine.store.named_files import named_by_others
-from interlock.engine.store.places import newest_snapshot
+from interlock.engine.store import Store, queries
+from interlock.engine.store.blobs import named_by_others
+from interlock.engine.store.model_calls import UsageLedger, usage_stats
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_child, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import Usage
+from interlock.engine.store.workspaces import newest_snapshot
 from interlock.fleet.queue_schema import make_queue
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
@@ -54,16 +53,16 @@ def begin_children(store: Store, **options: Any) -> None:
 
 def test_runs_are_found_among_many_names(store: Store) -> None:
     begin(store, "run7", "other")
-    assert [row["run"] for row in views.named(store.home, MANY)] == ["run7"]
+    assert [row["run"] for row in queries.named(store.home, MANY)] == ["run7"]
     for wanted, found in (
-        (views.Wanted(names=MANY), ["run7"]),
-        (views.Wanted(without=MANY), ["other"]),
-        (views.Wanted(rests="idle", also=MANY), ["run7"]),
-        (views.Wanted(names=[]), []),
+        (queries.Wanted(names=MANY), ["run7"]),
+        (queries.Wanted(without=MANY), ["other"]),
+        (queries.Wanted(rests="idle", also=MANY), ["run7"]),
+        (queries.Wanted(names=[]), []),
     ):
-        rows = views.roots(store.home, wanted, "created", newest=True, limit=9, offset=0)
+        rows = queries.roots(store.home, wanted, "created", newest=True, limit=9, offset=0)
         assert [row[0] for row in rows] == found
-        assert views.count_roots(store.home, wanted) == len(found)
+        assert queries.count_roots(store.home, wanted) == len(found)
 
 
 def test_files_are_kept_for_many_names(store: Store) -> None:
@@ -74,7 +73,7 @@ def test_files_are_kept_for_many_names(store: Store) -> None:
 
 def test_a_budget_counts_many_runs(store: Store) -> None:
     with closing(store.connect()) as conn:
-        usage = Usage(conn, "run7", 1)
+        usage = UsageLedger(conn, "run7", 1)
         with usage.transaction():
             usage.reserve("task", "", "model", 5)
         assert [one.tokens for one in usage.reserved(MANY)] == [5]

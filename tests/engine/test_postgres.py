@@ -11,8 +11,8 @@ from databases import postgres_store
 from patience import until
 
 from interlock.engine.store import Store, select
-from interlock.engine.store.audited import records, verify
 from interlock.engine.store.connection import Connection, Rows, Values
+from interlock.engine.store.integrity import records, verify
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.fleet.queue_schema import make_queue

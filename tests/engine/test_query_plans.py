@@ -17,7 +17,7 @@ from interlock.engine.client import Client
 from interlock.engine.options import Decision
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
-from interlock.engine.store.rows import Write
+from interlock.engine.store.tables import Write
 
 QUEUED = r"procrastinate|pg_|information_schema|sqlite_master|store_version|recorded_|temp\."
 """Tables of the database itself, of the queue, and those that only the store of a replay has."""
@@ -116,7 +116,7 @@ def test_nothing_that_is_asked_about_one_run_reads_whole_tables(
         assert run(*words).code == 0
     client = Client(options)
     assert client.run(parked.run[:6]) and client.run("latest", work)
-    client.to_continue(prompted=False)
+    client.run_to_continue(prompted=False)
     run("runs", "rm", parked.run)
     assert len(asked) > 100
     with closing(Store(options.home).connect()) as conn:

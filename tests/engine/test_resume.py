@@ -28,7 +28,7 @@ from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store import Store, select
-from interlock.engine.store.runs import remove_run
+from interlock.engine.store.retention import remove_run
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
 from interlock.services.files.blobs import inflate_body

@@ -14,9 +14,17 @@ from scripted import call, tools
 
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Rows, Values
-from interlock.engine.store.rows import NOT_NULL, Condition, Plus, deletion, insertion, updating
 from interlock.engine.store.steps import StepRow, write_steps
-from interlock.engine.store.tables import TABLE, TABLES
+from interlock.engine.store.tables import (
+    NOT_NULL,
+    TABLE,
+    TABLES,
+    Condition,
+    Plus,
+    deletion,
+    insertion,
+    updating,
+)
 
 ROOT = Path(__file__).parents[2]
 STEP = StepRow("r", 0, "", "t", "main", "ask", 1.0, 2.0, "", None, None, 0, "s")

@@ -27,7 +27,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.audit import Record
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import saver_for
+from interlock.engine.store.foreign_saver import saver_for
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign import from_langgraph

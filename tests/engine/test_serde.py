@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from interlock.engine.store import _NAMES
+from interlock.engine.store.checkpoints import _NAMES
 from interlock.engine.store.saver import Serde
 
 LONG = {f"key {n}": [n, None, "text", {"nested": True}] for n in range(80)}

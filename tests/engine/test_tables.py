@@ -9,9 +9,8 @@ from commands import execute, one_call
 from databases import IN_POSTGRESQL
 
 from interlock.engine.read import list_runs
-from interlock.engine.store import Store, select
-from interlock.engine.store.address import ADDRESS
-from interlock.engine.store.damage import unreadable
+from interlock.engine.store import ADDRESS, Store, select
+from interlock.engine.store.integrity import unreadable
 from interlock.engine.store.steps import StepRow
 from interlock.engine.store.tables import TABLES
 

@@ -11,7 +11,7 @@ from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.damage import damage
+from interlock.engine.store.integrity import damage
 from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import ChainTranscript
 

@@ -13,8 +13,7 @@ from folders import put
 from scripted import call, tools
 
 from interlock.engine import Options, Outcome
-from interlock.engine.store import reading
-from interlock.engine.store.address import placed
+from interlock.engine.store import placed, reading
 from interlock.engine.store.connection import Connection
 
 RUN = "killtest"

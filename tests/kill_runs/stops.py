@@ -29,8 +29,7 @@ from scripted import tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.stop import Stop
-from interlock.engine.store import reading
-from interlock.engine.store.address import placed
+from interlock.engine.store import placed, reading
 from interlock.services.models.script import ScriptProvider
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.deps import Token

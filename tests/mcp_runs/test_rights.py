@@ -10,7 +10,7 @@ from mcp_servers.place import SERVER, Place, calls
 from scripted import says
 
 from interlock.engine import Decision
-from interlock.engine.client.check import PolicyCheck
+from interlock.engine.client.configuration_checks import PolicyCheck
 from interlock.state.errors import InputError
 
 LOOK = calls(("mcp_odd_look", {}))

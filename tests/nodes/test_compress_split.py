@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.compress_snapshot import Cut, find_cut, kept, opening_length
+from interlock.nodes.compress_snapshot import Cut, find_cut, kept_messages, opening_length
 from interlock.state.messages import Message, ToolCall, open_calls
 
 OPENING = [
@@ -64,7 +64,7 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
     if cut is None:
         return
     first = opening_length(messages)
-    gone, left = _dropped(messages, cut), kept(messages, cut)
+    gone, left = _dropped(messages, cut), kept_messages(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
         assert open_calls(part) == []
@@ -103,7 +103,7 @@ def test_the_cut_is_the_first_user_message_after_the_share() -> None:
     spoken = [user("a" * 100), said("b" * 600), user("c"), said("d" * 50), user("e"), said("f" * 200)]
     messages = [*OPENING, *spoken]
     assert find_cut(messages, 0.3) == Cut(6)
-    assert kept(messages, Cut(6)) == messages[6:]
+    assert kept_messages(messages, Cut(6)) == messages[6:]
     assert find_cut(messages, 0.45) == Cut(4)
     assert find_cut([*OPENING, user("a"), said("b" * 500)], 0.3) == Cut(4)
 
@@ -116,7 +116,7 @@ def test_in_a_long_task_the_request_is_carried_over_messages_that_begin_none(ori
         messages = [*OPENING, user("do it"), *rounds]
         cut = find_cut(messages, 0.3)
         assert cut is not None and cut.carried == 2, place
-        left = kept(messages, cut)
+        left = kept_messages(messages, cut)
         assert left[0] == messages[2]
         assert place is not None or (left[1].role == "assistant" and 4 <= len(left) - 1 <= 8)
 

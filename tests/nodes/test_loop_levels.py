@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.nodes.loop_check import Replay, check_due, judged, replay
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
-from interlock.nodes.loop_noise import Noise
+from interlock.nodes.loop_check import LoopReplay, check_due, combine_judgement, replay_loop_events
+from interlock.nodes.loop_detectors import RepetitionDetector, append_key, cycle_length, hash_call
+from interlock.nodes.loop_noise import NoiseDetector
 from interlock.nodes.turn_reply import StreamWatch
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
 from interlock.state.messages import Message, TextDelta, ThoughtDelta, ToolCall
@@ -37,7 +37,7 @@ assert len(UNIT) == 50
 
 def first(text: str, size: int = 7) -> int | None:
     """Characters fed when the loop was found."""
-    chants = Chants()
+    chants = RepetitionDetector()
     for at in range(0, len(text), size):
         if chants.feed(text[at : at + size]):
             return min(at + size, len(text))
@@ -124,7 +124,7 @@ def test_markup_begins_the_count_anew(breaker: str) -> None:
     half = (UNIT + " ") * 6
     assert first(half + half) is not None
     assert first(f"{half}\n{breaker}{half}") is None
-    chants = Chants()
+    chants = RepetitionDetector()
     assert not chants.feed(half)
     chants.reset()  # at a tool call and a prompt
     assert not chants.feed(half)
@@ -162,7 +162,7 @@ def cut(text: str, sizes: Sequence[int]) -> list[str]:
 @given(words=WORDS, repeat=st.integers(1, 15), sizes=PIECES)
 def test_what_is_found_does_not_depend_on_the_pieces(words: list[str], repeat: int, sizes: list[int]) -> None:
     text = "".join(words) * repeat + "\nend"
-    in_pieces, whole = Chants(), Chants()
+    in_pieces, whole = RepetitionDetector(), RepetitionDetector()
     assert any(in_pieces.feed(p) for p in cut(text, sizes)) == bool(whole.feed(text))
 
 
@@ -171,7 +171,7 @@ def test_what_is_found_does_not_depend_on_the_pieces(words: list[str], repeat: i
 )
 def test_plain_text_is_judged_as_the_rule_is_written(parts: list[tuple[str, int]]) -> None:
     text = "w " + "".join(text * count for text, count in parts)
-    assert bool(Chants().feed(text)) == naive(text)
+    assert bool(RepetitionDetector().feed(text)) == naive(text)
 
 
 def test_a_text_twice_as_long_costs_twice_as_much() -> None:
@@ -180,7 +180,7 @@ def test_a_text_twice_as_long_costs_twice_as_much() -> None:
     log = "".join(f"{prefix}{i}\n" for i in range(2_000))
 
     def fed(size: int) -> None:
-        chants = Chants()
+        chants = RepetitionDetector()
         assert not any(chants.feed(log[i : i + 20]) for i in range(0, size, 20))
 
     short, long = (lines_run(lambda size=size: fed(size)) for size in (30_000, 60_000))
@@ -190,7 +190,7 @@ def test_a_text_twice_as_long_costs_twice_as_much() -> None:
 
 def test_little_is_kept_of_a_long_text() -> None:
     rng = random.Random(1)
-    chants = Chants()
+    chants = RepetitionDetector()
     for _ in range(2_000):
         chants.feed("".join(rng.choices("abcdefgh ", k=100)))
     assert len(chants._text) <= 5_000
@@ -206,24 +206,26 @@ def test_five_rounds_of_a_cycle_of_up_to_five_calls_are_a_loop_and_not_one_call_
     keys: list[str] = ["other 0"] * 3
     found = length if length < 6 else 0
     for number, key in enumerate(calls, 1):
-        keys = remembered(keys, key)
-        assert cycle(keys) == (found if number == len(calls) else 0)
-    assert cycle(remembered(keys, calls[0])) == found, "the keys stay: one more call is another detection"
+        keys = append_key(keys, key)
+        assert cycle_length(keys) == (found if number == len(calls) else 0)
+    assert cycle_length(append_key(keys, calls[0])) == found, (
+        "the keys stay: one more call is another detection"
+    )
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=60))
 def test_cycles_are_found_as_the_rule_is_written(names: list[str]) -> None:
     keys: list[str] = []
     for at, name in enumerate(names, 1):
-        keys = remembered(keys, name)
+        keys = append_key(keys, name)
         said = any(at >= 5 * k and names[at - 5 * k : at] == names[at - k : at] * 5 for k in range(1, 6))
-        assert bool(cycle(keys)) is said
+        assert bool(cycle_length(keys)) is said
 
 
 def test_a_key_holds_the_arguments_in_the_order_given() -> None:
-    assert call_key("a", {"x": 1, "y": 2}) != call_key("a", {"y": 2, "x": 1})
-    assert call_key("a", {"x": 1}) != call_key("b", {"x": 1})
-    assert call_key("a", {"x": 1}) == call_key("a", {"x": 1})
+    assert hash_call("a", {"x": 1, "y": 2}) != hash_call("a", {"y": 2, "x": 1})
+    assert hash_call("a", {"x": 1}) != hash_call("b", {"x": 1})
+    assert hash_call("a", {"x": 1}) == hash_call("a", {"x": 1})
 
 
 # Level 3
@@ -244,7 +246,7 @@ def test_a_key_holds_the_arguments_in_the_order_given() -> None:
     ],
 )
 def test_what_two_models_mean(judgement: Judgement, loop: bool, interval: int) -> None:
-    assert judged(judgement, 8) == (loop, interval)
+    assert combine_judgement(judgement, 8) == (loop, interval)
 
 
 def turns(count: int) -> list[LoopEvent]:
@@ -252,20 +254,20 @@ def turns(count: int) -> list[LoopEvent]:
 
 
 def test_a_model_looks_from_turn_30_on_and_then_as_often_as_it_is_sure() -> None:
-    assert not replay(turns(29), [], asks=True).due
-    assert replay(turns(30), [], asks=True).due
+    assert not replay_loop_events(turns(29), [], asks=True).due
+    assert replay_loop_events(turns(30), [], asks=True).due
     first_look: list[Judgement] = [{"confidence": 0.2}]
-    found = replay(turns(42), first_look, asks=True)
+    found = replay_loop_events(turns(42), first_look, asks=True)
     assert (found.due, found.interval, found.next_check) == (False, 13, 43)
-    assert replay(turns(43), first_look, asks=True).due
+    assert replay_loop_events(turns(43), first_look, asks=True).due
 
 
 def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
     call = ToolCallEvent(type="tool_call", name="ls")
 
-    def after(second: str) -> Replay:
+    def after(second: str) -> LoopReplay:
         prompts = [PromptEvent(type="prompt", prompt_id=p) for p in ("1", second)]
-        return replay([prompts[0], *[call] * 4, prompts[1], call], [], asks=False)
+        return replay_loop_events([prompts[0], *[call] * 4, prompts[1], call], [], asks=False)
 
     assert after("1").at_event == 6
     assert after("2").at_event is None
@@ -378,7 +380,7 @@ def test_noise_is_stopped_within_2500_characters(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", REAL)
 def test_real_text_is_no_noise(kind: str) -> None:
-    chants = Chants()
+    chants = RepetitionDetector()
     found = [
         chants.noise
         for at in range(0, len(REAL[kind]), 50)
@@ -394,7 +396,7 @@ def test_where_noise_is_found_does_not_depend_on_the_pieces(kind: str, sizes: li
 
     def found(pieces: Sequence[str]) -> tuple[int, int]:
         """Where the piece with which noise is found begins and ends."""
-        noise, at = Noise(), 0
+        noise, at = NoiseDetector(), 0
         for piece in pieces:
             at += len(piece)
             if noise.feed(piece):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.turn_messages import gain, masked, older_outputs
+from interlock.nodes.turn_messages import mask_output, older_outputs, tokens_freed
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.text import estimate_tokens
 
@@ -30,7 +30,7 @@ def test_what_crosses_the_line_is_older() -> None:
     assert older_outputs(messages) == [3, 5, 7], (
         "two of the newest are 40,000 tokens, the third crosses 50,000"
     )
-    assert 59_000 < gain(messages, [3, 5, 7]) < 60_000
+    assert 59_000 < tokens_freed(messages, [3, 5, 7]) < 60_000
 
 
 def test_an_output_that_nobody_has_seen_stays_however_large() -> None:
@@ -45,13 +45,13 @@ def test_answers_of_people_the_list_of_steps_and_masked_outputs_stay() -> None:
         assert older_outputs(conversation(K20, K20, K20, K20, tool=tool)) == []
     messages = conversation(K20, K20, K20, K20, K20)
     for index in older_outputs(messages):
-        messages[index] = masked(messages[index], "/o/a.txt")
+        messages[index] = mask_output(messages[index], "/o/a.txt")
     assert older_outputs(messages) == []
 
 
 def test_a_masked_output_names_its_file_and_shows_both_ends_of_a_command_in_lines_and_how_it_ended() -> None:
     def shown(text: str, tool: str = "read_file") -> str:
-        return masked(exchange(0, text, tool)[1], "/o/a.txt").text
+        return mask_output(exchange(0, text, tool)[1], "/o/a.txt").text
 
     text = shown("BEGIN" + "x" * 100_000 + "END")
     assert "/o/a.txt" in text and "BEGIN" in text and "END" in text and len(text) < 1000
@@ -66,7 +66,7 @@ def test_a_masked_output_names_its_file_and_shows_both_ends_of_a_command_in_line
 def test_masking_keeps_every_answer_in_its_place(sizes: list[int]) -> None:
     messages = conversation(*("x" * 4 * size for size in sizes))
     indices = older_outputs(messages)
-    after = [masked(m, "/o/a.txt") if i in indices else m for i, m in enumerate(messages)]
+    after = [mask_output(m, "/o/a.txt") if i in indices else m for i, m in enumerate(messages)]
     assert open_calls(after) == []
     assert [(m.role, m.tool_call_id, m.name, m.status) for m in after] == [
         (m.role, m.tool_call_id, m.name, m.status) for m in messages

@@ -13,9 +13,8 @@ from ordinary_user import told_to_ordinary_user
 from interlock.services.checks.compare import Comparison
 from interlock.services.checks.ignored_tests import store_ignored_tests
 from interlock.services.checks.mixed_files import InseparableError, restore_tests
-from interlock.services.checks.outcome import has_run_no_tests
 from interlock.services.checks.repair_files import RepairFiles
-from interlock.services.checks.test_table import CheckTable, load_runners
+from interlock.services.checks.test_table import CheckTable, has_run_no_tests, load_runners
 from interlock.services.checks.view import open_view, remove_leftover_views
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
@@ -285,8 +284,8 @@ def test_what_a_traceback_or_the_imports_of_a_test_name_is_to_be_repaired(tmp_pa
     )
     files = RepairFiles(root)
     test = {"test_half.py": "import os\nfrom calc import half\n"}
-    assert [*files.named_in(OUTPUT % root, test)] == ["pkg/half.py", "calc.py"]
-    assert [*files.named_in("", {"lib/a.test.js": "const {a} = require('./a')"})] == ["lib/a.js"]
+    assert [*files.modules_named_in(OUTPUT % root, test)] == ["pkg/half.py", "calc.py"]
+    assert [*files.modules_named_in("", {"lib/a.test.js": "const {a} = require('./a')"})] == ["lib/a.js"]
     assert files.is_test(f"{root}/test_half.py") and not files.is_test("calc.py")
 
 
@@ -304,7 +303,7 @@ def test_what_a_traceback_or_the_imports_of_a_test_name_is_to_be_repaired(tmp_pa
     ],
 )
 def test_a_task_says_whether_tests_may_be_written(task: str, wants: bool, tmp_path: Path) -> None:
-    assert RepairFiles(tmp_path).wants_tests(task) == wants
+    assert RepairFiles(tmp_path).is_asking_for_tests(task) == wants
 
 
 def test_sources_of_the_table_are_named() -> None:
@@ -320,12 +319,12 @@ def _unreadable(folder: Path) -> dict[str, list[str]]:
     time.sleep(0.1)  # a change within one tick of the file system's clock would be no known one
     workspace, repository = FolderWorkspace(work), ShadowRepository(folder / "repository")
     taken = WorkspaceSnapshots(folder, workspace, SnapshotSettings.model_validate({}), repository)
-    before = taken.take("refs/runs/a")
+    before = taken.take_snapshot("refs/runs/a")
     ignored = store_ignored_tests(repository, "refs/ignored/a", before, workspace, "pytest")
 
     def changed() -> list[str]:
-        now = taken.take("refs/runs/a")
-        found = Comparison(workspace, repository, before, now, ignored, "pytest", {}).changes()
+        now = taken.take_snapshot("refs/runs/a")
+        found = Comparison(workspace, repository, before, now, ignored, "pytest", {}).find_changes()
         return [f"{change.path} {change.how}" for change in found.changes]
 
     found = {"the same": changed()}

@@ -50,7 +50,7 @@ def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
     sandboxed = getattr(request, "param", None) == "sandboxed"
     if sandboxed:
         needs_sandbox()
-    SUPERVISORS.start()  # its socket stays open
+    SUPERVISORS.ensure_started()  # its socket stays open
     gc.collect()  # garbage of earlier tests doesn't count
     before = open_descriptors()
     benches: list[Bench] = []

@@ -13,8 +13,8 @@ from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox.bubblewrap import find_bwrap
 from interlock.services.sandbox.mounts import Mounts
+from interlock.services.sandbox.sandbox import find_bwrap
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
@@ -177,9 +177,9 @@ MADE = ROOT + WORK + SUB + FILE + DATA + HIDDEN
 )
 def test_a_sandbox_that_differs_from_what_was_meant_is_found(made: str, difference: str | None) -> None:
     mounts, work = Mounts(), Path("/home/a b/work")
-    mounts.writable(work)
-    mounts.pin(work / "sub")
-    mounts.read_only(work / "sub/AGENTS.md")
-    mounts.hide(work / ".env")
-    found = mounts.difference(made, HOST)
+    mounts.add_writable(work)
+    mounts.pin_path(work / "sub")
+    mounts.add_read_only(work / "sub/AGENTS.md")
+    mounts.hide_path(work / ".env")
+    found = mounts.find_difference(made, HOST)
     assert found == difference if difference is None else found is not None and difference in found

@@ -11,7 +11,7 @@ from folders import put
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.config.settings import load_settings
-from interlock.services.sandbox import bubblewrap
+from interlock.services.sandbox import sandbox
 from interlock.services.sandbox.sandbox import open_sandbox
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
@@ -36,7 +36,7 @@ def no_wheel(name: str) -> Any:
 def test_without_bubblewrap_the_line_says_what_to_install(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bubblewrap, "distribution", no_wheel)
+    monkeypatch.setattr(sandbox, "distribution", no_wheel)
     with pytest.raises(SandboxError, match=r"no 'bwrap' on the PATH: install the package bubblewrap"):
         sandbox_for(work, env={"PATH": str(tmp_path)})
 
@@ -64,7 +64,7 @@ def test_a_bubblewrap_that_can_not_work_is_told_in_its_own_words(
 def test_a_bubblewrap_that_never_answers_is_given_up(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bubblewrap, "_PROBE_S", 0.3)
+    monkeypatch.setattr(sandbox, "_PROBE_S", 0.3)
     with pytest.raises(SandboxError, match="no answer within"):
         sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exec sleep 30")})
 
@@ -78,7 +78,7 @@ def test_other_systems_have_none(work: Path, monkeypatch: pytest.MonkeyPatch, pl
 
 def test_a_bubblewrap_in_the_workspace_is_not_believed(work: Path) -> None:
     planted = fake(work / "bin", "exit 0").split(":")[0]
-    assert bubblewrap.find_bwrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
+    assert sandbox.find_bwrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
 
 
 def test_a_workspace_that_holds_the_home_directory_is_refused(tmp_path: Path) -> None:

@@ -174,14 +174,14 @@ from pathlib import Path
 from interlock.services.process.supervisor_client import SUPERVISORS, SupervisedCommand
 
 bystander = subprocess.Popen(["sleep", "1000"])
-SUPERVISORS.start()
+SUPERVISORS.ensure_started()
 forks = SUPERVISORS._process.pid
 os.kill(forks, signal.SIGSTOP)
 command = SupervisedCommand(["true"], cwd=Path("/"), env={}, output=1, mode="once")
 os.kill(forks, signal.SIGKILL)
-asyncio.run(command.finished())
+asyncio.run(command.wait_finished())
 command.close()
-print(command.lost, bystander.poll())
+print(command.is_lost, bystander.poll())
 bystander.kill()
 """
 
@@ -209,7 +209,7 @@ assert supervisor._become_subreaper()
 pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
 reaper = supervisor.Reaper(pid, contained=True)
 while reaper.ended is None or pid in supervisor._find_descendants(os.getpid()).values():
-    reaper.reap()
+    reaper.reap_ended()
     time.sleep(0.01)
 sent, kill, killpg = [], os.kill, os.killpg
 os.kill = lambda whom, number: (sent.append(abs(whom)), kill(whom, number))

@@ -39,7 +39,7 @@ def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
 
 def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
     """Restore a snapshot in place."""
-    now, then = (shots.repository.contents(c) for c in (shots.take(REF), commit))
+    now, then = (shots.repository.read_contents(c) for c in (shots.take_snapshot(REF), commit))
     run_restore(plan_restore(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
 
 
@@ -60,18 +60,20 @@ def test_a_restored_tree_is_the_tree_that_was(
         for what, name, how in some:
             change(work, what, name, how)
         if number == 1:  # another process continues
-            shots.close()
+            shots.save_and_close()
             shots = made(folder)
-        kept.append((shots.take(REF), tree_of(work)))
+        kept.append((shots.take_snapshot(REF), tree_of(work)))
     commit, tree = data.draw(st.sampled_from(kept))
     new = folder / "new"
     new.mkdir()
     repository = folder / "home" / "snapshots" / shots.name
-    nothing = shots.repository.contents(kept[0][0])._replace(files={}, folders={})
-    apply_restore(plan_restore(nothing, shots.repository.contents(commit), new, repository), durable=False)
+    nothing = shots.repository.read_contents(kept[0][0])._replace(files={}, folders={})
+    apply_restore(
+        plan_restore(nothing, shots.repository.read_contents(commit), new, repository), durable=False
+    )
     assert tree_of(new) == tree
-    now = shots.repository.contents(shots.take(REF))
-    apply_restore(plan_restore(now, shots.repository.contents(commit), work, repository), durable=True)
+    now = shots.repository.read_contents(shots.take_snapshot(REF))
+    apply_restore(plan_restore(now, shots.repository.read_contents(commit), work, repository), durable=True)
     assert tree_of(work) == tree
 
 
@@ -80,7 +82,7 @@ def test_an_edit_in_the_same_instant_and_of_the_same_size_is_seen(tmp_path: Path
     seen = []
     for text in ("one", "two", "six"):
         file.write_text(text)
-        seen.append(shots.take(REF))
+        seen.append(shots.take_snapshot(REF))
     assert len(set(seen)) == 3
 
 
@@ -90,11 +92,11 @@ def test_a_change_of_permissions_alone_is_kept(tmp_path: Path, name: str) -> Non
     (work / "folder").mkdir()
     for file in ("file", "folder/inside", "folder/other"):
         (work / file).write_text(file)
-    shots.take(REF)
+    shots.take_snapshot(REF)
     trees = []
     for mode in (0o700, 0o750):
         (work / name).chmod(mode)
-        trees.append((shots.take(REF), tree_of(work)))
+        trees.append((shots.take_snapshot(REF), tree_of(work)))
     for commit, tree in trees:
         back_to(shots, tmp_path, commit)
         assert tree_of(work) == tree
@@ -108,14 +110,14 @@ def test_many_objects_are_packed_at_the_end_and_no_snapshot_is_lost(
     folder = tmp_path / "home" / "snapshots" / shots.name
     for number, ref in enumerate((REF, REF, REF, "refs/runs/removed")):
         (work / f"{number}").write_bytes(os.urandom(9))
-        kept.append((shots.take(ref), tree_of(work)))
+        kept.append((shots.take_snapshot(ref), tree_of(work)))
     git = ["git", "--git-dir", str(folder)]
     subprocess.run([*git, "update-ref", "-d", "refs/runs/removed"], check=True)
     loose = [p for p in folder.glob("objects/??/*") if len(p.name) > 2]
     assert len(loose) > 10
     monkeypatch.setattr(shadow, "_MOST_LOOSE", -256)
     monkeypatch.setattr(shadow, "_MOST_PACKS", packs)
-    shots.close()
+    shots.save_and_close()
     assert len([p for p in folder.glob("objects/??/*") if len(p.name) > 2]) < len(loose)
     assert len(list(folder.glob("objects/pack/*.pack"))) == 1
     shots = made(tmp_path)
@@ -128,7 +130,7 @@ def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.M
     def full(_: object) -> None:
         raise SnapshotError("no space left")
 
-    monkeypatch.setattr(shadow.ShadowRepository, "pack", full)
+    monkeypatch.setattr(shadow.ShadowRepository, "pack_loose_objects", full)
     told: list[object] = []
     options = desk.options(REPLIES)
     outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[told.append])
@@ -145,11 +147,15 @@ def test_what_is_ignored_private_or_too_large_is_left_out_and_stays(tmp_path: Pa
         work.joinpath(name).write_text(name)
     work.joinpath("large").write_bytes(bytes(2000))
     work.joinpath(".gitignore").write_text("*.log\n")
-    commit = shots.take(REF)
-    assert set(shots.repository.contents(commit).files) == {"kept", "sub/file", ".gitignore"}
+    commit = shots.take_snapshot(REF)
+    assert set(shots.repository.read_contents(commit).files) == {"kept", "sub/file", ".gitignore"}
     work.joinpath(".gitignore").write_text("kept\n")
-    assert set(shots.repository.contents(shots.take(REF)).files) == {"out.log", "sub/file", ".gitignore"}
-    assert shots.take(REF) == shots.take(REF)
+    assert set(shots.repository.read_contents(shots.take_snapshot(REF)).files) == {
+        "out.log",
+        "sub/file",
+        ".gitignore",
+    }
+    assert shots.take_snapshot(REF) == shots.take_snapshot(REF)
 
 
 def test_attributes_filters_and_hooks_of_the_users_repository_change_nothing(tmp_path: Path) -> None:
@@ -167,7 +173,7 @@ def test_attributes_filters_and_hooks_of_the_users_repository_change_nothing(tmp
     )
     work.joinpath("a").write_bytes(b"$Id$\r\nx\n\xff\0")
     before = {p: p.stat().st_mtime_ns for p in work.joinpath(".git").rglob("*")}
-    commit, tree = shots.take(REF), tree_of(work)
+    commit, tree = shots.take_snapshot(REF), tree_of(work)
     work.joinpath("a").write_text("other")
     back_to(shots, tmp_path, commit)
     assert tree_of(work) == tree
@@ -186,7 +192,7 @@ def test_a_repository_with_a_submodule_is_kept_with_the_submodules_files(tmp_pat
         subprocess.run(["git", "commit", "-qm", "first"], cwd=folder, check=True)
     add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub"]
     subprocess.run(add, cwd=work, check=True)
-    commit, tree = shots.take(REF), tree_of(work)
+    commit, tree = shots.take_snapshot(REF), tree_of(work)
     work.joinpath("sub", "file").write_text("two")
     back_to(shots, tmp_path, commit)
     assert tree_of(work) == tree
@@ -198,7 +204,7 @@ def test_a_folder_with_too_many_files_is_refused_by_name(tmp_path: Path) -> None
     for number in range(4):
         tmp_path.joinpath("work", f"{number}").write_text("")
     with pytest.raises(TooManyFilesError, match="more than 3 files"):
-        shots.take(REF)
+        shots.take_snapshot(REF)
 
 
 def test_a_link_put_on_the_way_leads_nowhere(tmp_path: Path) -> None:
@@ -208,10 +214,10 @@ def test_a_link_put_on_the_way_leads_nowhere(tmp_path: Path) -> None:
     for folder in (work / "d", outside):
         folder.mkdir()
         folder.joinpath("f").write_text(str(folder))
-    first = shots.take(REF)
+    first = shots.take_snapshot(REF)
     os.rename(work / "d", tmp_path / "away")  # noqa: PTH104
     work.joinpath("d").symlink_to(outside)
-    assert set(shots.repository.contents(shots.take(REF)).files) == {"d"}
+    assert set(shots.repository.read_contents(shots.take_snapshot(REF)).files) == {"d"}
     back_to(shots, tmp_path, first)
     assert work.joinpath("d", "f").read_text() == str(work / "d")
     assert outside.joinpath("f").read_text() == str(outside)
@@ -244,12 +250,12 @@ def test_what_the_repository_has_stored_is_copied_from_it_and_needs_it_no_more(
     work.joinpath("d", "edited").write_bytes(b"new")
     work.joinpath("d", "deep", "gone").unlink()
     work.joinpath("link").symlink_to("same")
-    beside = shots.repository.beside(work)
+    beside = shots.repository.find_blob_source(work)
     assert beside is not None and len(beside.blobs) == 4
-    commit, tree = shots.take(REF), tree_of(work)
+    commit, tree = shots.take_snapshot(REF), tree_of(work)
     shutil.rmtree(work / ".git")
-    kept = shots.repository.contents(commit).files
-    assert {*shots.repository.blobs([file.blob for file in kept.values()])} == {
+    kept = shots.repository.read_contents(commit).files
+    assert {*shots.repository.read_blobs([file.blob for file in kept.values()])} == {
         *(os.fsencode(os.readlink(p)) if p.is_symlink() else p.read_bytes() for p in map(work.joinpath, kept))  # noqa: PTH115
     }
     checked = subprocess.run(
@@ -276,8 +282,10 @@ def test_a_damaged_repository_beside_it_costs_nothing_but_time(
     [blob] = (file for file in work.joinpath(".git", "objects").glob("??/*"))
     blob.chmod(0o600)
     blob.write_bytes(blob.read_bytes()[:-9])
-    commit = shots.take(REF)
-    assert [*shots.repository.blobs([shots.repository.contents(commit).files["a"].blob])] == [b"text"]
+    commit = shots.take_snapshot(REF)
+    assert [*shots.repository.read_blobs([shots.repository.read_contents(commit).files["a"].blob])] == [
+        b"text"
+    ]
 
 
 def test_what_a_large_folder_loses_is_said_before_the_change_and_by_undo(desk: Desk) -> None:
@@ -314,14 +322,14 @@ def test_a_run_that_outgrows_the_limit_is_taken_back_as_far_as_it_was_kept(desk:
 
 def test_a_long_snapshot_says_how_far_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlSnapshots, "patience_s", 0.01)
-    take = WorkspaceSnapshots.take
+    take = WorkspaceSnapshots.take_snapshot
 
     def slow(self: WorkspaceSnapshots, *given: str) -> str:
         assert said.wait(HANG_S)
         return take(self, *given)
 
     said = threading.Event()
-    monkeypatch.setattr(WorkspaceSnapshots, "take", slow)
+    monkeypatch.setattr(WorkspaceSnapshots, "take_snapshot", slow)
     told: list[Any] = []
 
     def hear(event: Any) -> None:

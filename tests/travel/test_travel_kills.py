@@ -165,8 +165,8 @@ for number in range(10_000):
     )
     for file in range(3):
         (folder / "work" / f"{file}").write_text(f"{number} {file}")
-        print(shots.take("refs/runs/killed"), number, file, flush=True)
-    shots.close()
+        print(shots.take_snapshot("refs/runs/killed"), number, file, flush=True)
+    shots.save_and_close()
 """
 
 
@@ -186,9 +186,9 @@ def test_a_kill_while_snapshots_are_taken_and_packed_loses_none(tmp_path: Path, 
         process.kill()
         told += [line.split() for line in process.ends()[1].splitlines() if line.count(" ") == 2]
     shots = WorkspaceSnapshots(folder / "home", FolderWorkspace(work), SnapshotSettings.model_validate({}))
-    last = shots.repository.contents(shots.take("refs/runs/killed"))
-    texts = shots.repository.blobs([kept.blob for kept in last.files.values()])
+    last = shots.repository.read_contents(shots.take_snapshot("refs/runs/killed"))
+    texts = shots.repository.read_blobs([kept.blob for kept in last.files.values()])
     assert dict(zip(last.files, texts, strict=True)) == {p.name: p.read_bytes() for p in work.iterdir()}
     for commit, number, file in told:
-        (text,) = shots.repository.blobs([shots.repository.contents(commit).files[file].blob])
+        (text,) = shots.repository.read_blobs([shots.repository.read_contents(commit).files[file].blob])
         assert text.decode() == f"{number} {file}"

@@ -7,8 +7,8 @@ from travel.conftest import Desk, shell, write
 
 from interlock.engine import resume_sync
 from interlock.engine.client import Client
-from interlock.engine.client.record import events
-from interlock.engine.store.places import undone
+from interlock.engine.client.record import read_events
+from interlock.engine.store.workspaces import undone
 from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
 
@@ -33,7 +33,7 @@ def test_the_model_hears_once_of_what_was_undone_and_everything_shows_it(desk: D
     for prompt, times in (("go on", 1), ("and on", 1)):
         outcome = resume_sync(worked, prompt=prompt, options=desk.options(replies, approval_mode=None))
         assert outcome.status == "done", outcome.error
-        told = [event for event in events(desk.home, worked) if isinstance(event, Undone)]
+        told = [event for event in read_events(desk.home, worked) if isinstance(event, Undone)]
         assert [event.content.count("The user undid") for event in told] == [times]
     assert "The user undid run_shell_command mkdir" in desk("export", worked, "--format", "md").out
     assert "No difference" in desk("replay", worked).out
@@ -44,7 +44,7 @@ def test_an_editors_state_comes_after_it(desk: Desk, worked: str) -> None:
     desk("undo", worked)
     options = desk.options([*REPLIES, {"text": "ok"}], ide_context=file, approval_mode=None)
     resume_sync(worked, prompt="go on", options=options)
-    nodes = [step.node for step in Client.at_home().steps(worked) if step.workflow == "turn"]
+    nodes = [step.node for step in Client.for_this_user().steps(worked) if step.workflow == "turn"]
     place = nodes.index("ide_context")
     assert nodes[place - 1 : place + 2] == ["mask_tool_outputs", "ide_context", "check_context"]
 
@@ -64,7 +64,7 @@ def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
 
 def test_both_runs_know_of_a_rewind(desk: Desk, worked: str) -> None:
     desk("rewind", worked, "--at", "1", "--yes")
-    (fork,) = [row.run for row in Client.at_home().runs() if row.parent == worked]
+    (fork,) = [row.run for row in Client.for_this_user().runs() if row.parent == worked]
     (here,), (there,) = undone(desk.home, fork), undone(desk.home, worked)
     assert here.text.startswith(f"The user went back from a later step of run {worked} to step 1: D m.py")
     assert there.text.startswith(f"The user went back to step 1, in run {fork}: D m.py")
@@ -74,7 +74,7 @@ def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: D
     run = desk.run(
         [write("m.py", "x = 1\n"), shell("mkdir __pycache__; echo > __pycache__/m.pyc"), {"text": "."}]
     ).run
-    assert Client.at_home().last_change(run)[1].tool == "write_file"
+    assert Client.for_this_user().find_last_change(run)[1].tool == "write_file"
     shown = desk("diff", run, "--files").out
     assert "m.pyc b/" not in shown and "1 generated file not shown: __pycache__/m.pyc" in shown
     (desk.work / "__pycache__/m.pyc").write_text("changed since")

@@ -54,7 +54,7 @@ class Assistants:
 
     def _visible_graphs(self) -> dict[str, str]:
         """Workflow → what it does; those of the user, then ours."""
-        own, _ = self.client.own_workflows()
+        own, _ = self.client.list_user_workflows()
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 

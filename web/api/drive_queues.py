@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
-from interlock.engine.client.program_drive import Call
+from interlock.engine.client.program_drive import ProgramCall
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import InterlockError, bug
@@ -108,9 +108,9 @@ class DriveQueues:
 
     async def _await_thread_standing(self, thread: Served, given: Mapping[str, Any]) -> ThreadStanding:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
-        waits: list[threads.Waiting] = []
+        waits: list[threads.WaitingRequest] = []
         for _ in range(_MAX_LOOKS):
-            waits = threads.waiting(self.client.options, thread.run) if thread.run else []
+            waits = threads.list_waiting(self.client.options, thread.run) if thread.run else []
             if waits or self.about.thread_status(thread, None) != "busy":
                 break
             await asyncio.sleep(LOOK_S)
@@ -202,12 +202,12 @@ class DriveQueues:
         again = bool(one.body.get("again"))
         if row is not None and not again and (at := dialect.fork_point(kwargs["checkpoint"])):
             row = await self._fork_at_checkpoint(thread, row, at)
-        run = row.run if row else self.client.new_id()
+        run = row.run if row else self.client.new_run_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         before = one.body["before"] if again else before
         served.change(self.home, "thread", thread.id, {}, run)
         work = DriveJob(
-            self._drive_options(one, row is None), run, graph, call=Call(one, row is None, dialect)
+            self._drive_options(one, row is None), run, graph, call=ProgramCall(one, row is None, dialect)
         )
         if not await self._turns.wait_for_turn(one, run, graph, lambda: self.is_unfinished(one.id)):
             return
@@ -375,7 +375,7 @@ class DriveQueues:
             return True
         points = self.client.checkpoints(one.run)
         if "resume" in (one.body["kwargs"]["command"] or {}):
-            return not threads.waiting(self.client.options, one.run)
+            return not threads.list_waiting(self.client.options, one.run)
         return points[-1].step > before
 
     def _reload_drive(self, one: Served) -> Served:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
+from interlock.engine.client import Client, Options, Outcome, Renderer, rate_limits, served, threads
 from interlock.engine.client.fleet import is_on_server
-from interlock.engine.client.program_drive import Call, drive_call
+from interlock.engine.client.program_drive import ProgramCall, drive_call
 from interlock.state.errors import InterlockError, RunError, UserError, bug
 from interlock.web.api.event_protocol import to_protocol_events
 from interlock.web.api.payloads import dump_json, to_json_types
@@ -28,7 +28,7 @@ def stream_file(home: Path, drive: str) -> Path:
 
 
 class Recorder:
-    def __init__(self, call: Call, options: Options, run: str) -> None:
+    def __init__(self, call: ProgramCall, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
         self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
         self._metadata = call.metadata
@@ -160,7 +160,7 @@ def interrupt_json(
     schema = getattr(interrupt, "response_schema", None)
     if with_schema or schema is not None:
         made["response_schema"] = schema
-    if isinstance(interrupt.value, str) and (found := threads.requested(options, run, interrupt.value)):
+    if isinstance(interrupt.value, str) and (found := threads.find_request(options, run, interrupt.value)):
         name, request = found
         made["value"] = request_payload(name, request)
         made["response_schema"] = answer_schema(request)
@@ -195,10 +195,12 @@ def end_stream_file(home: Path, drive: str, error: Mapping[str, str] | None = No
         file.write((b"error\t" + dump_json(error) + b"\n" if error else b"") + b"end\t{}\n")
 
 
-async def drive_and_record(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
+async def drive_and_record(
+    options: Options, run: str, workflow: str, call: ProgramCall, live: Renderer
+) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
     home, name = options.home, call.row.id
-    options = turns.limited(options) if is_on_server(home) else options
+    options = rate_limits.with_fleet_limits(options) if is_on_server(home) else options
     client = Client(options)
     served.change(home, "drive", name, {"begun": True})
     recorder = Recorder(call, options, run)
@@ -208,7 +210,7 @@ async def drive_and_record(options: Options, run: str, workflow: str, call: Call
         renderers = [live, *call.dialect.renderers(recorder.write_workflow_event)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
         status = _drive_status(outcome)
-        if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, run)):
+        if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, run)):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
 from interlock.engine.client.program_drive import Dialect
-from interlock.engine.client.requests import brief, ways
+from interlock.engine.client.requests import answer_choices, brief_arguments
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InputError
@@ -88,7 +88,7 @@ class PromptDialect(Dialect):
 
 def dialect_of_workflow(workflow: Pipeline) -> Dialect:
     """Return how programs speak to a workflow."""
-    return workflow.dialect(Dialect, PromptDialect)
+    return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
 
 
 def to_langchain_messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
     return {
         "request": name,
         "kind": request.kind,
-        "question": f"{request.call.name} {brief(request.call.args)}".strip(),
+        "question": f"{request.call.name} {brief_arguments(request.call.args)}".strip(),
         "tool": request.call.name,
         "args": request.call.args,
         "reason": request.reason,
@@ -138,7 +138,7 @@ def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
 def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     """The JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
-    known = {way.choice: way.label for way in ways(cast(Any, {**request.model_dump(), **call}))}
+    known = {way.choice: way.label for way in answer_choices(cast(Any, {**request.model_dump(), **call}))}
     meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
     fields: dict[str, Any] = {
         "choice": {"type": "string", "enum": [*request.choices], "description": ". ".join(meant) + "."}

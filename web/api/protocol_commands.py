@@ -99,7 +99,7 @@ class ProtocolCommands:
             "multitask_strategy": strategy or "enqueue",
             "checkpoint_id": at,
         }
-        waits = threads.waiting(self.about.options, thread.run) if thread.run else []
+        waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
         return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, protocol=True)).id}
@@ -118,7 +118,7 @@ class ProtocolCommands:
             await asyncio.sleep(_LOOK_S)
         thread = self.about.find_thread(thread.id)
         waits = (
-            {one.interrupt for one in threads.waiting(self.about.options, thread.run)}
+            {one.interrupt for one in threads.list_waiting(self.about.options, thread.run)}
             if thread.run
             else {*()}
         )

@@ -53,7 +53,7 @@ class ThreadStates:
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
     def _read_current_values(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
-        with threads.opened(self.options, row.run) as found:
+        with threads.open_graph(self.options, row.run) as found:
             snapshot = found.app.get_state(found.config)
         if snapshot.created_at is None:
             return None, None
@@ -64,18 +64,18 @@ class ThreadStates:
         }
         return self._snapshot_values(row, found, snapshot), to_json_types(interrupts)
 
-    def _snapshot_values(self, row: RunRow, found: threads.Opened, snapshot: Any) -> Any:
+    def _snapshot_values(self, row: RunRow, found: threads.OpenedGraph, snapshot: Any) -> Any:
         values = to_json_types(snapshot.values)
         if not isinstance(values, dict):
             return values
         values = cast("dict[str, Any]", values)
         if (head := found.conversation_head(values)) is None:
             return values
-        said = threads.conversation(self.home, row.run, head)
+        said = threads.read_conversation(self.home, row.run, head)
         return {**values, "messages": to_langchain_messages(said)}
 
     def _snapshot_json(
-        self, thread: Served, row: RunRow, found: threads.Opened, snapshot: Any
+        self, thread: Served, row: RunRow, found: threads.OpenedGraph, snapshot: Any
     ) -> dict[str, Any]:
         """A snapshot as programs read it."""
         tasks = [self._task_json(thread, row, found, task) for task in snapshot.tasks]
@@ -98,7 +98,9 @@ class ThreadStates:
             }
         )
 
-    def _task_json(self, thread: Served, row: RunRow, found: threads.Opened, task: Any) -> dict[str, Any]:
+    def _task_json(
+        self, thread: Served, row: RunRow, found: threads.OpenedGraph, task: Any
+    ) -> dict[str, Any]:
         inner = task.state if hasattr(task.state, "tasks") else None
         return {
             "id": task.id,
@@ -122,8 +124,8 @@ class ThreadStates:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         if row is None:
             return _EMPTY
-        with threads.opened(self.options, row.run) as found, _refuse_invalid_state():
-            snapshot = threads.snapshot_of(found, at, subgraphs)
+        with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
+            snapshot = threads.read_snapshot(found, at, subgraphs)
         is_named = snapshot.created_at is not None or at.get("checkpoint_id")
         return self._snapshot_json(thread, row, found, snapshot) if is_named else _EMPTY
 
@@ -137,8 +139,8 @@ class ThreadStates:
         metadata: Mapping[str, Any],
     ) -> list[Any]:
         """Return snapshots of a thread as programs read them, the newest first. Raises `RefusedError`."""
-        with threads.opened(self.options, row.run) as found, _refuse_invalid_state():
-            taken = threads.history_of(found, limit, before, at, metadata)
+        with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
+            taken = threads.read_history(found, limit, before, at, metadata)
             return [self._snapshot_json(thread, row, found, one) for one in taken]
 
 

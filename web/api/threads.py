@@ -462,7 +462,7 @@ class Threads:
         at = {**read_object(given, "checkpoint"), **named}
         if not isinstance(node := given.get("as_node"), str | None):
             raise RefusedError(422, f"`as_node` must be a string, not {node!r}.")
-        made = await threads.update(self.options, row.run, given.get("values"), node, at)
+        made = await threads.update_state(self.options, row.run, given.get("values"), node, at)
         self.ensure_thread_row(thread)
         drives = self.list_drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}

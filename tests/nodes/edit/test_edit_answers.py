@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from interlock.nodes.edit_target import problem, shown_text
-from interlock.nodes.helper_model import parsed
+from interlock.nodes.edit_target import edit_error, excerpt_around
+from interlock.nodes.helper_model import parse_json_as
 from interlock.state.edit import FixAnswer, TargetAnswer
 
 GOOD = {"search": "a", "replace": "b", "explanation": "c"}
@@ -15,7 +15,7 @@ GOOD = {"search": "a", "replace": "b", "explanation": "c"}
     "text", [json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"  {json.dumps(GOOD)}\n"]
 )
 def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
-    answer = parsed(text, FixAnswer)
+    answer = parse_json_as(text, FixAnswer)
     assert answer is not None
     assert (answer.search, answer.replace, answer.noChangesRequired) == ("a", "b", False)
 
@@ -24,15 +24,15 @@ def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
     "text", ["", " ", "{}", "null", '{"search": "a", "repl', '{"search": 1}', "no changes needed"]
 )
 def test_blank_cut_off_and_other_answers_are_none(text: str) -> None:
-    assert parsed(text, FixAnswer) is None
-    assert parsed(text, TargetAnswer) is None
-    assert parsed('{"corrected_target_snippet": ""}', TargetAnswer) is None
+    assert parse_json_as(text, FixAnswer) is None
+    assert parse_json_as(text, TargetAnswer) is None
+    assert parse_json_as('{"corrected_target_snippet": ""}', TargetAnswer) is None
 
 
 def test_of_a_long_text_a_helper_is_shown_what_is_around_the_likely_place() -> None:
     lines = [f"line number {number} of the text" for number in range(20_000)]
-    shown = shown_text("\n".join(lines), "line numbr 9000 of the text")
+    shown = excerpt_around("\n".join(lines), "line numbr 9000 of the text")
     assert len(shown) < 130_000
     assert "line number 9000 of the text" in shown
-    assert shown_text("short", "x") == "short"
-    assert len(problem("no_occurrence", "x" * 100_000)["message"]) == 2_000, "in a checkpoint"
+    assert excerpt_around("short", "x") == "short"
+    assert len(edit_error("no_occurrence", "x" * 100_000)["message"]) == 2_000, "in a checkpoint"

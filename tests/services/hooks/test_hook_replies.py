@@ -38,7 +38,7 @@ def ran(folder: Path, command: str, **more: Any) -> Reply:
         )
         around = HookEnvironment("run1", folder, folder / "plans", "scout:0")
         hook = Hook(event="BeforeTool", source="f", place="p", command=command, **more)
-        return await run_hook(hook, around.input("BeforeTool", {"tool_name": "x"}), processes, around)
+        return await run_hook(hook, around.build_input("BeforeTool", {"tool_name": "x"}), processes, around)
 
     return asyncio.run(go())
 

@@ -25,7 +25,7 @@ def book(*layers: HookLayer, **env: str) -> HookBook:
 
 
 def commands(found: HookBook, event: Any = "BeforeTool", subject: str = "") -> list[str]:
-    return [hook.command for hook in found.selected(event, subject)]
+    return [hook.command for hook in found.select_hooks(event, subject)]
 
 
 def test_a_definition_is_read_with_its_file_and_place() -> None:
@@ -68,8 +68,8 @@ def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
     found, problem = build_matcher("BeforeTool", text)
-    assert problem == "" and found.matches(event_subjects("BeforeTool", tool, {"tool_input": args}))
-    assert not found.matches(event_subjects("BeforeTool", "glob", {"tool_input": args}))
+    assert problem == "" and found.is_matching(event_subjects("BeforeTool", tool, {"tool_input": args}))
+    assert not found.is_matching(event_subjects("BeforeTool", "glob", {"tool_input": args}))
 
 
 def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> None:
@@ -107,7 +107,7 @@ def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, probl
 def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -> None:
     found = book(layer({"BeforeTool": groups}))
     assert found.configured == "BeforeTool"
-    assert found.selected("BeforeTool", "any")[0].broken
+    assert found.select_hooks("BeforeTool", "any")[0].broken
 
 
 def test_a_required_hook_of_an_unknown_event_stops_everything() -> None:

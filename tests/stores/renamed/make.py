@@ -15,8 +15,8 @@ from typing import Any
 from langgraph.runtime import get_runtime
 
 from interlock.engine import Options, run_sync
-from interlock.engine.store.places import note_undone
 from interlock.engine.store.steps import StepLog
+from interlock.engine.store.workspaces import note_undone
 
 LONG = "\n".join(f"line {number} of a long output" for number in range(12_000))
 TALK: list[dict[str, Any]] = [

@@ -1,0 +1,370 @@
+"""configuration_checks: asks policy, hooks and MCP servers what they would answer a run in this folder."""
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from interlock.engine.driver.compose import open_mcp_servers
+from interlock.engine.driver.hooks import RunHooks
+from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
+from interlock.engine.options import Options
+from interlock.engine.store import Store
+from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.journal import HookLog
+from interlock.nodes.mcp import MCP_BY_NAMES
+from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
+from interlock.services.files.filesystem import OutputFiles
+from interlock.services.hooks.hook_replies import HookEnvironment
+from interlock.services.hooks.hook_settings import Hook, event_subjects
+from interlock.services.mcp.connection import Connection, UnavailableError
+from interlock.services.mcp.endpoint import streams
+from interlock.services.mcp.remote import WAIT_S, Show, sign_in
+from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.services.mcp.tokens import TokenFile
+from interlock.services.policy.decision import Explanation
+from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
+from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.toolset import describe_argument_errors
+from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
+from interlock.state.errors import InputError, RunError, UserError
+from interlock.state.events import Event
+from interlock.state.hooks import HookOutcome
+from interlock.state.messages import Frozen
+from interlock.state.names import WAIT, mcp_name
+from interlock.state.run import HookEvent
+from interlock.state.text import first_fault, nearest, visible
+from interlock.state.tooling import Ended, Tool
+from interlock.state.workspace import PathRefused
+from interlock.tools.table import TOOLS
+
+_SERVER_TOOL = "mcp_"
+_CHECKER = "No session rule lifts what a safety checker says."
+_PRIVATE = "Private addresses ask every time; a rule of yours with its `host` allows it."
+
+
+class PolicyQuestion(BaseModel):
+    """A call to decide on; one line of a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    mode: ApprovalMode | None = None
+    agent: str | None = None
+    server: str | None = None
+    annotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _as_gemini_spells_it(cls, value: object) -> object:
+        return MODE_NAMES.get(value, value) if isinstance(value, str) else value
+
+
+class PolicyAnswer(Frozen):
+    """The decision, and its basis."""
+
+    agent: str | None = None
+    explanation: Explanation
+    checkers: tuple[CheckerAnswer, ...] = ()
+    """Answers of the safety checkers."""
+
+
+class PolicyCheck:
+    """Prepared once, for any number of questions."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises what would stop a run before it starts, except a missing API key."""
+        self._prepared = prepare_run(options, needs_model=False)
+        self.warnings: Sequence[str] = self._prepared.warnings
+        processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
+        self._prepared.policy.set_checker_processes(processes)
+        specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
+        self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
+        agents = self._prepared.agents
+        every = {**TOOLS, **build_agent_tools(agents)}
+        self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
+        self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
+
+    async def check(self, question: Mapping[str, Any]) -> PolicyAnswer:
+        """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
+        asked = self._as_server_call(_parse_question(question))
+        policy = self._policy(asked)
+        call = CallView(
+            id="",
+            name=_full_tool_name(asked),
+            args={name: value for name, value in asked.args.items() if name != WAIT},
+        )
+        risk, refused = self._risk_and_refusal(call, asked.agent)
+        mode = asked.mode or self._prepared.approval_mode
+        found = policy.explain_decision(call, risk, mode, asked.annotations)
+        if refused:
+            return PolicyAnswer(agent=asked.agent, explanation=_deny_explanation(found, refused))
+        checkers = await policy.ask_checkers(call, risk, mode, found.verdict, asked.annotations)
+        verdict = await policy.limit_if_private(
+            call, risk, mode, apply_checker_answers(found.verdict, checkers)
+        )
+        if verdict.by_checker:
+            choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
+            private = verdict.rule.startswith(PRIVATE_RULE)
+            found = _with_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
+        return PolicyAnswer(agent=asked.agent, explanation=found, checkers=tuple(checkers))
+
+    def _as_server_call(self, asked: PolicyQuestion) -> PolicyQuestion:
+        """The server's own call that `use_mcp_tool` or `access_mcp_resource` stands for, as a run decides on it."""
+        server = asked.args.get("server_name")
+        if asked.tool not in MCP_BY_NAMES or not isinstance(server, str):
+            return asked
+        call = CallView(id="", name=asked.tool, args=asked.args)
+        if self._policy(asked).check(call, "execute", "yolo").decision == "deny":
+            return asked
+        given = asked.args.get("arguments")
+        args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
+        tool = str(asked.args.get("tool_name") or "read_resource")
+        return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
+
+    def _policy(self, asked: PolicyQuestion) -> RulePolicy:
+        named = [asked.server] if asked.server else []
+        policy = self._prepared.policy.for_servers([*self._servers, *named])
+        if asked.agent is None:
+            return policy
+        if asked.agent not in self._agents:
+            near = nearest(asked.agent, self._agents, 3)
+            raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
+        return policy.for_agent(asked.agent)
+
+    def _risk_and_refusal(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
+        """The tool's risk, and why the call would be refused before any rule applies."""
+        if call.name.startswith(_SERVER_TOOL):
+            return "execute", None
+        tools = self._tools if agent is None else self._agents[agent]
+        tool = _find_tool(tools, call.name)
+        if tool is not None:
+            return tool.risk, self._path_refusal(tool, call)
+        other = _find_tool({**TOOLS, **self._tools}, call.name)
+        if other is None:
+            near = nearest(call.name, tools, 3) or " List them with: interlock tools"
+            named = ", ".join(map(repr, self._servers))
+            hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
+            if " " in call.name.strip():
+                text = "expected a tool's name; for a shell line: interlock policy check run_shell_command 'LINE'."
+                raise InputError(f"No tool {call.name!r}: {text}", "tool")
+            raise InputError(f"No tool {call.name!r}.{hint}{near}", "tool")
+        whose = f"sub-agent {agent!r}" if agent else "the main agent"
+        return other.risk, f"`{call.name}` isn't a tool of {whose}."
+
+    def _path_refusal(self, tool: Tool, call: CallView) -> str | None:
+        try:
+            args = tool.args.model_validate(call.args)
+        except ValidationError as error:
+            raise InputError(
+                describe_argument_errors(call.name, tool.args, error), first_fault(error, "args")[0]
+            ) from error
+        space = self._prepared.workspace
+        try:
+            for path, access in tool.paths(args):
+                (space.readable if access == "read" else space.writable)(path)
+        except PathRefused as refused:
+            return f"`{call.name}`: {refused}"
+        return None
+
+
+def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
+    try:
+        return PolicyQuestion.model_validate(fields)
+    except ValidationError as error:
+        place, what = first_fault(error)
+        extra = error.errors()[0]["type"] == "extra_forbidden"
+        known = f"; expected {', '.join(PolicyQuestion.model_fields)}" if extra else ""
+        raise InputError(f"{place}: {what}{known}.", place) from error
+
+
+def _full_tool_name(asked: PolicyQuestion) -> str:
+    """Complete a server tool's name: `--server s` accepts the server's own name for it or the full one."""
+    prefix = f"{_SERVER_TOOL}{asked.server}_"
+    return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
+
+
+def _find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
+    return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
+
+
+def _deny_explanation(found: Explanation, why: str) -> Explanation:
+    """Deny before policy is consulted, as a run does for an unknown tool or a path that no tool may touch."""
+    verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
+    return _with_verdict(found, verdict, (), "No rule lifts that.")
+
+
+def _with_verdict(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
+    changes = {"verdict": verdict, "choices": choices, "always": None, "covers": "", "not_always": why}
+    return found.model_copy(update=changes)
+
+
+_SESSION = "hooks-test"
+SUBJECTS: dict[HookEvent, str] = {
+    "BeforeTool": "tool_name",
+    "AfterTool": "tool_name",
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "PreCompress": "trigger",
+    "Notification": "notification_type",
+}
+"""Event → the input field that matchers test; other events have none."""
+
+
+class _InputRecorder(SupervisedProcesses):
+    """Records each hook's input: with sequential hooks it depends on the ones before."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.inputs: dict[str, Any] = {}
+
+    async def run(self, argv: Sequence[str], **kwargs: Any) -> Ended:
+        self.inputs[argv[-1]] = json.loads(kwargs["stdin"])
+        return await super().run(argv, **kwargs)
+
+
+class HookCheck:
+    """Prepared once, for any number of events."""
+
+    def __init__(self, options: Options) -> None:
+        self._prepared = prepare_run(options, needs_model=False)
+        self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
+        self.warnings: Sequence[str] = self._prepared.warnings
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every active hook, in execution order."""
+        return [_hook_fields(hook) for hook in self._prepared.hooks.hooks]
+
+    def planned(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
+        """What the event would run, with each hook's input as it is unless an earlier hook changes it.
+
+        Raises `UntrustedError` if only ignored files have hooks for the event.
+        """
+        hooks = self._prepared.hooks.select_hooks(
+            event, *event_subjects(event, self._subject(event, payload), payload)
+        )
+        if not hooks and not self._prepared.trusted:
+            check_hooks_trusted(event, self._around.workspace, self._prepared.options)
+        stdin = self._around.build_input(event, payload)
+        return {
+            "event": event,
+            "subject": self._subject(event, payload),
+            "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
+            "hooks": [{**_hook_fields(hook), "input": stdin} for hook in hooks],
+        }
+
+    async def run(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
+        """Like `planned`, but runs the hooks: adds each one's actual input and verdict, and the combined outcome."""
+        plan = self.planned(event, payload)
+        with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
+            outcome, inputs = await self._fire_in_folder(event, payload, Path(folder))
+        for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
+            hook["input"] = inputs.get(hook["command"], hook["input"])
+            hook["verdict"] = verdict.model_dump()
+        return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
+
+    async def _fire_in_folder(
+        self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
+    ) -> tuple[HookOutcome, dict[str, Any]]:
+        """Fire through a throwaway log, so that no run is touched."""
+        prepared, store = self._prepared, Store(folder)
+        store.open()
+        conn = store.connect()
+        processes = _InputRecorder(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
+        try:
+            log = HookLog(conn, folder, _SESSION, 1)
+            hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
+            subject = self._subject(event, payload)
+            outcome = await hooks.fire(event, _SESSION, payload, subject=subject, emit=_drop_event)
+        finally:
+            conn.close()
+        return outcome, processes.inputs
+
+    def _subject(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> str:
+        found = payload.get(SUBJECTS.get(event, ""))
+        return found if isinstance(found, str) else ""
+
+
+def _hook_fields(hook: Hook) -> dict[str, Any]:
+    return {
+        "event": hook.event,
+        "name": hook.name,
+        "command": hook.command,
+        "matcher": hook.matcher.text,
+        "timeout_s": hook.timeout_s,
+        "sequential": hook.sequential,
+        "required": hook.required,
+        "idempotent": hook.idempotent,
+        "env": sorted(hook.env),
+        "source": hook.source,
+        "place": hook.place,
+        "broken": hook.broken,
+    }
+
+
+class McpCheck:
+    """Prepared once; servers start on demand and stop with the answer."""
+
+    def __init__(self, options: Options) -> None:
+        self._prepared = prepare_run(options, needs_model=False)
+        self._outputs = OutputFiles(options.home, self._prepared.redact)
+        self.warnings: Sequence[str] = self._prepared.warnings
+        self.workspace: Path = self._prepared.workspace.root
+
+    async def views(self, server: str | None = None) -> list[dict[str, Any]]:
+        """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
+        if server is not None:
+            self._spec(server)
+        servers = open_mcp_servers(self._prepared, self._outputs, _drop_event)
+        began = time.monotonic()
+        try:
+            await servers.ready(server)
+            took = round((time.monotonic() - began) * 1000)
+            views = [view for view in servers.views() if server is None or view.name == visible(server)]
+        finally:
+            await servers.close()
+        redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])
+        return [{**view, "ms": took} for view in redacted]
+
+    async def sign_in(self, server: str, show: Show) -> int:
+        """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
+        spec, options = self._spec(server), self._prepared.options
+        self._check_remote(spec)
+        async with sign_in(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
+            one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
+            try:
+                await one.live()
+            except UnavailableError as error:
+                raise RunError(f"MCP server {server!r}: {error}") from error
+            finally:
+                await one.close()
+        return len(one.listing.tools)
+
+    def forget(self, server: str) -> bool:
+        """Remove the server's tokens; True if there were any. Raises `UserError`."""
+        spec = self._spec(server)
+        self._check_remote(spec)
+        return TokenFile(self._prepared.options.home, server, spec.url).forget()
+
+    def _spec(self, server: str) -> ServerSpec:
+        specs = specs_of(self._prepared.settings, self.workspace)
+        if server not in specs:
+            there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
+            raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
+        return specs[server]
+
+    def _check_remote(self, spec: ServerSpec) -> None:
+        if spec.problem or spec.transport == "stdio":
+            why = spec.problem or "it is a program on this machine; one signs in to servers behind an address"
+            raise UserError(f"MCP server {spec.name!r}: {why}.")
+
+
+def _drop_event(event: Event, /) -> None:
+    """Drop the event: the answer contains it."""

@@ -1,0 +1,72 @@
+"""context_window: what fills a conversation's context window, by source."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.state.context import MEMORY
+from interlock.state.messages import Message, TextPart, estimate_message
+from interlock.state.text import estimate_tokens
+
+if TYPE_CHECKING:
+    from interlock.engine.client.conversation import Conversation
+
+_SECTIONS = {
+    "environment": "workspace",
+    "directory": "workspace",
+    "memory": "memory files",
+    "ide": "editor",
+    "files": "files you named",
+    "attached": "files you attached",
+}
+_ORIGINS = {"snapshot": "summary of the earlier conversation", "person": "your prompts", None: "your prompts"}
+
+
+class ContextWindow(NamedTuple):
+    """Estimated tokens."""
+
+    model: str
+    size: int
+    """0: unknown."""
+    sources: list[tuple[str, int]]
+    """Largest first."""
+
+    @property
+    def used(self) -> int:
+        return sum(tokens for _, tokens in self.sources)
+
+
+def measure_window(talk: "Conversation") -> ContextWindow:
+    """What the next request carries. Raises `UserError` before anything has run."""
+    from interlock.services.models.names import configured_context_window, resolve_model
+
+    run, settings = talk.this_run, talk.client.settings(talk.workspace)
+    model = talk.answering or talk.model
+    found = Counter({"tools": talk.used.tools})
+    for message in talk.client.messages(run, talk.client.current_state(run)):
+        for source, tokens in _message_sources(message):
+            found[source] += tokens
+    sources = [(source, tokens) for source, tokens in found.most_common() if tokens]
+    size = talk.used.window or (
+        configured_context_window(settings, resolve_model(settings, model)) if model else 0
+    )
+    return ContextWindow(model, size, sources)
+
+
+def _message_sources(message: Message) -> Iterator[tuple[str, int]]:
+    if message.role == "user" and message.origin == "context" and not isinstance(message.content, str):
+        section = ""
+        for part in message.content:  # a heading belongs to the section after it
+            section = (part.section if isinstance(part, TextPart) else None) or section
+        for part in message.content:
+            text = part.text if isinstance(part, TextPart) else part.data or ""
+            name = (part.section if isinstance(part, TextPart) else None) or section
+            yield (
+                "memory files" if name.startswith(MEMORY) else _SECTIONS.get(name, "notes"),
+                estimate_tokens(text),
+            )
+    elif message.role == "tool":
+        yield f"results of {message.name or 'tools'}", estimate_message(message)
+    else:
+        others = {"system": "system prompt", "assistant": "answers and calls"}
+        yield others.get(message.role) or _ORIGINS.get(message.origin, "notes"), estimate_message(message)

@@ -1,0 +1,164 @@
+"""file_changes: plans and makes the changes of files when a run goes back to a step or takes back a call."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.engine.checkouts import (
+    check_not_delivered,
+    files_on_this_host,
+    is_on_other_host,
+    record_changed_files,
+    run_repository,
+)
+from interlock.engine.client.requests import brief_arguments
+from interlock.engine.options import Options
+from interlock.engine.read import RunRow
+from interlock.engine.read.calls import Call, calls, of_call
+from interlock.engine.run_files import (
+    FileChange,
+    RunFiles,
+    check_restorable,
+    find_call_snapshots,
+    list_changes,
+)
+from interlock.engine.store import Store, explained
+from interlock.engine.store.checkpoints import checkpoint_at
+from interlock.engine.store.runs import is_sealed, read_definition
+from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.workspaces import note_undone
+from interlock.engine.travel.fork import Forked, fork_run
+from interlock.services.snapshots.restore import RestorePlan
+from interlock.state.errors import UserError
+from interlock.state.text import listed, one_line
+
+_NAMED = 20
+"""Files named to the model."""
+_MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
+
+
+def check_folder_trusted(row: RunRow, options: Options) -> None:
+    """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
+    from interlock.engine.driver.run_definition import (  # deferred: it imports LangGraph
+        ELSEWHERE,
+        DefinedElsewhereError,
+    )
+
+    store = Store(options.home)
+    if not options.serves_others or not store.blobs or options.trusts(Path(row.workspace)):
+        return
+    with explained(store.path), closing(store.connect()) as conn:
+        defined = read_definition(conn, row.run)
+    named_as_read = defined.workspace == row.workspace
+    if is_on_other_host(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
+        return
+    raise DefinedElsewhereError(
+        f"{ELSEWHERE.format(run=row.run)}, and its folder {row.workspace!r} isn't trusted here, so its files aren't "
+        "changed from here: type the command in a terminal, or trust the folder (interlock trust)."
+    )
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """Going back to a root step, not done yet."""
+
+    changes: list[FileChange]
+    _run: RunRow
+    _step: int | None
+    _files: RunFiles
+    _work: RestorePlan
+
+    def carry_out(self) -> Forked | None:
+        """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
+        if self._step is not None:
+            return self.forked()
+        self._files.put(self._work)
+        note_undone(self._files.home, self._run.run, f"The user went back to before this run{self._named}")
+        return None
+
+    def forked(self) -> Forked:
+        """Change the files, and go on from there in a new run, of which both know. Raises `UserError`."""
+        home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
+        made = fork_run(home, run, step, in_place=True)
+        note_undone(
+            home, made.run, f"The user went back from a later step of run {run} to step {step}{self._named}"
+        )
+        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._named}")
+        return made
+
+    @property
+    def _named(self) -> str:
+        return _describe_changes(self.changes)
+
+
+def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
+    """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
+    check_not_delivered(home, run)
+    if is_on_other_host(home, run):
+        raise UserError(
+            f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
+            f"folder of this host: interlock fork {run.run} --at STEP"
+        )
+    if step is not None:
+        checkpoint_at(home, run.run, step)  # raises if there is no such step
+    files = RunFiles(home, run)
+    files.check_not_driven()
+    work, now = files.plan_restore(-1 if step is None else step)
+    generated = files.generated_by_calls(snapshots(home, run.run))
+    changes = [change for change in list_changes(work, now) if change.path not in generated]
+    return Rewind(changes, run, step, files, work)
+
+
+def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
+    """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
+    RunFiles(home, run).check_not_driven()
+    check_not_delivered(home, run)
+    with files_on_this_host(home, run) as here:
+        changed = _undo_calls(RunFiles(home, here), call)
+        record_changed_files(home, run, here)
+    return changed
+
+
+def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
+    home, run = files.home, files.run
+    chosen = find_call_snapshots(home, run, call)
+    if not run_repository(home, run.run):
+        check_restorable(home, run, chosen)
+    work = files.undo(chosen)
+    marked = [*list_changes(work, files.contents(files.now()))]
+    generated = files.generated_by_calls(chosen)
+    changed = [change for change in marked if change.path not in generated] or marked
+    files.put(work)
+    if changed:
+        what = "the changes of this run"
+        if call is not None:
+            undone = of_call(calls(home, run.run), call, run.run)
+            what = one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
+        note_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
+    return changed
+
+
+def _describe_changes(changes: Sequence[FileChange]) -> str:
+    """`: D new.py, M old.py`, and what the marks mean."""
+    if not changes:
+        return "; no file changed"
+    named = listed([f"{change.mark} {change.path}" for change in changes], _NAMED)
+    meant = ", ".join(f"{mark}: {_MEANT[mark]}" for mark in sorted({change.mark for change in changes}))
+    return f": {named} ({meant})"
+
+
+def find_last_change(home: Path, run: RunRow) -> tuple[str, Call]:
+    """The newest call whose change is still in place, with its number. Raises `UserError`.
+
+    A call that changed nothing but generated files doesn't count.
+    """
+    files = RunFiles(home, run)
+    by_key = {call.key: (str(number), call) for number, call in enumerate(calls(home, run.run), 1)}
+    for snapshot in reversed(find_call_snapshots(home, run, None)):
+        if snapshot.before == snapshot.after or snapshot.key not in by_key:
+            continue
+        changed = files.touched_by_calls([snapshot]).first.keys() - files.generated_by_calls([snapshot])
+        if changed and files.undo([snapshot]):
+            return by_key[snapshot.key]
+    raise UserError("Nothing to undo: the changes of this run are already undone.")

@@ -1,0 +1,49 @@
+"""folder_contents: what a folder brings to its runs, to show and to change: memory files and MCP servers."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.client import load_folder_settings
+from interlock.services.context.memory import MemoryFile, load_memory
+from interlock.services.files.disk import make_directories, read_text_file
+from interlock.services.files.filesystem import replace_file
+from interlock.services.mcp.spec import add_server, specs_of
+from interlock.state.errors import UserError
+from interlock.state.settings import Settings
+from interlock.state.text import clean
+from interlock.tools.save_memory import add_fact_to_text
+
+
+def read_memory(root: Path) -> list[MemoryFile]:
+    """Return the memory files that apply in a folder, the nearest last."""
+    return load_memory(roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names)
+
+
+def add_memory_line(root: Path, text: str, *, everywhere: bool) -> tuple[Path, bool]:
+    """Add a line to the folder's memory file, or to the user's own; return the file, and whether it lacked the line.
+
+    Raises `UserError`.
+    """
+    name = load_folder_settings(root).context.file_names[0]
+    file = Path.home() / ".gemini" / name if everywhere else root / name
+    file = Path(os.path.realpath(file))  # a symbolic link stays one
+    try:
+        before = read_text_file(file) if file.exists() else ""
+        after = add_fact_to_text(before, clean(text))
+        make_directories(file.parent, 0o755)
+        replace_file(file, after.encode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
+    return file, after != before
+
+
+def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
+    """Write an MCP server to a settings file if it is a valid one; return whether it replaced one.
+
+    Raises `UserError` and `ConfigError`.
+    """
+    settings = Settings.model_validate({"mcpServers": {name: server}})
+    if problem := specs_of(settings, folder)[name].problem:
+        raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
+    return add_server(file, name, server)

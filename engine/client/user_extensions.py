@@ -1,0 +1,69 @@
+"""user_extensions: the user's and the project's own commands, skills and MCP servers, as a front end offers them."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.engine.client import Options, load_folder_settings
+from interlock.state.errors import InterlockError
+
+_COMMANDS_FRESH_S = 2.0
+"""Seconds until a reading is stale."""
+
+
+@dataclass(frozen=True)
+class UserExtensions:
+    """Name → what it does."""
+
+    commands: Mapping[str, str]
+    skills: Mapping[str, str]
+    problems: Mapping[str, str]
+    """Command → why it can't be used."""
+    servers: tuple[str, ...]
+    """MCP servers, whose prompts are `/SERVER:PROMPT`."""
+
+
+class ExtensionReader:
+    """The user's and project's commands, reread when stale. Unreadable ones are missing; a run says why."""
+
+    def __init__(self, options: Options, workspace: Path) -> None:
+        self._options, self._root = options, workspace
+        self._own = UserExtensions({}, {}, {}, ())
+        self._read_at = -_COMMANDS_FRESH_S
+        self._prompts: dict[str, dict[str, str]] = {}
+
+    def own(self) -> UserExtensions:
+        if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
+            self._own, self._read_at = self._found(), time.monotonic()
+        return self._own
+
+    def _found(self) -> UserExtensions:
+        configuration = self._options.configuration(self._root)
+        commands, (skills, _) = configuration.commands, configuration.skills
+        try:
+            servers = tuple(load_folder_settings(self._root).mcp_servers)
+        except InterlockError:
+            servers = ()
+        return UserExtensions(
+            {name: found.description or found.source for name, found in commands.usable.items()},
+            {name: found.description for name, found in skills.items()},
+            {**commands.untrusted, **commands.broken},
+            servers,
+        )
+
+    def prompts(self, server: str) -> Mapping[str, str]:
+        """Prompts of an MCP server, which is started on first use."""
+        if server not in self._prompts:
+            self._prompts[server] = self._asked(server)
+        return self._prompts[server]
+
+    def _asked(self, server: str) -> dict[str, str]:
+        from interlock.engine.client.configuration_checks import McpCheck
+
+        try:
+            (view,) = asyncio.run(McpCheck(self._options).views(server))
+        except InterlockError:
+            return {}
+        return {prompt["name"]: prompt["description"] for prompt in view["prompts"]}

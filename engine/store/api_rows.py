@@ -1,0 +1,86 @@
+"""api_rows: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name).
+
+A `prompt`, by its run, is a drive that a person asked for on the page, as long as it waits or works. `interlock serve`
+obeys these rows: it lets tokens in, and drives what waits. So they are in a file of its own host, also where the runs
+are on a server: whoever may start runs there could write them otherwise.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from interlock.engine.store import Store, address_of, select
+from interlock.state.clock import unix_time
+
+Kind = Literal["thread", "drive", "assistant", "token", "prompt"]
+_COLUMNS = "id, thread, run, body, at"
+
+
+class Served(NamedTuple):
+    id: str
+    thread: str
+    run: str
+    body: dict[str, Any]
+    at: float
+
+
+def _place(home: Path) -> Path:
+    """The state directory whose file has the rows."""
+    return home / "served" if address_of(home / "interlock.db") else home
+
+
+def served(home: Path, kind: Kind, id: str) -> Served | None:
+    rows = select(_place(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id)
+    return _of(rows[0]) if rows else None
+
+
+def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
+    """The newest first; `thread`: only its own."""
+    where, values = (" and thread = $2", [thread]) if thread else ("", [])
+    sql = f"select {_COLUMNS} from served where kind = $1{where} order by at desc, id desc"
+    return [_of(row) for row in select(_place(home), sql, kind, *values)]
+
+
+def is_beside(home: Path) -> bool:
+    """Whether the rows are in a file of their own, so that no query of runs sees them."""
+    return _place(home) != home
+
+
+def serve(
+    home: Path, kind: Kind, id: str, body: Mapping[str, Any], *, thread: str = "", run: str = ""
+) -> Served:
+    """Add a row. Raises the database's error if there is one of this id."""
+    made = Served(id, thread, run, dict(body), unix_time())
+    with Store(_place(home)).open().writing("FULL") as conn:
+        conn.insert("served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
+    return made
+
+
+def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
+    """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
+    with Store(_place(home)).writing("FULL") as conn:
+        row = conn.execute("select body, run from served where kind = $1 and id = $2", (kind, id)).fetchone()
+        if row is None:
+            return
+        body = json.dumps({**json.loads(row[0]), **fields})
+        about = {"body": body, "run": row[1] if run is None else run}
+        conn.update("served", about, {"kind": kind, "id": id})
+
+
+def unserve(home: Path, kind: Kind, id: str) -> bool:
+    """Remove a row; False: there is none."""
+    with Store(_place(home)).open().writing("FULL") as conn:
+        return bool(conn.delete("served", {"kind": kind, "id": id}).rowcount)
+
+
+def forget(home: Path, run: str) -> None:
+    """Remove what is about a run; where the runs are, too, they go with its other rows."""
+    if (place := _place(home)) != home and select(place, "select 1 from served where run = $1", run):
+        with Store(place).writing("FULL") as conn:
+            conn.delete("served", {"run": run})
+
+
+def _of(row: Any) -> Served:
+    id, thread, run, body, at = row
+    return Served(id, thread, run, json.loads(body), at)

@@ -1,0 +1,393 @@
+"""integrity: finds what in the store is unreadable or was altered; `doctor --store`, `show --verify`."""
+
+import base64
+import hmac
+import json
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.engine.store import Store, adapter_of, explained, reading
+from interlock.engine.store.audit import (
+    AUDITED,
+    CUT_OFF,
+    REMOVED,
+    VARIABLE,
+    Key,
+    Record,
+    audited_rows,
+    body_text,
+    kept_head,
+    key_of,
+    key_text,
+    mac_of,
+)
+from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store.connection import Column, Connection, sha
+from interlock.engine.store.tables import TABLE, TABLES
+from interlock.services.files.blobs import Blobs, inflate_body
+from interlock.state.clock import unix_time
+from interlock.state.errors import InterlockError, StoreError, UserError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_Check = Callable[[Any], object]
+
+
+def unreadable(
+    conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
+) -> Iterator[str]:
+    """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
+    blobs, done = blobs_of(conn, outputs), 0
+    total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
+    for table in TABLES:
+        checks = {name: _reader(where) for name, where in table.holds.items()}
+        columns = conn.columns(table.name)
+        for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
+            row = dict(zip((c.name for c in columns), tuple(values), strict=True))
+            told(done := done + 1, total)
+            wrong = [c.name for c in columns if not _fits(row[c.name], c)]
+            wrong += [n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, blobs)]
+            if wrong:
+                yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
+
+
+def _reader(where: str) -> _Check:
+    module, _, name = where.partition(":")
+    found = getattr(import_module(module), name)
+    return getattr(found, "model_validate_json", found)
+
+
+def _fits(value: object, column: Column) -> bool:
+    """Check the type: SQLite accepts anything in any column."""
+    return isinstance(value, column.kind) if value is not None else not column.needed
+
+
+def _reads(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
+    try:
+        value = row[name]
+        if value is not None and name.endswith("file"):
+            value = blobs.load(value) or b""
+        if value is not None:
+            check((row["type"], value) if name in ("checkpoint", "value") else value)
+    except Exception:  # readers fail in any way on bytes they don't expect
+        return False
+    return True
+
+
+def mapping(text: str | bytes) -> dict[str, Any]:
+    value: object = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"no mapping: {text!r}")
+    return cast("dict[str, Any]", value)
+
+
+def sequence(text: str) -> None:
+    if not isinstance(json.loads(text), list):
+        raise TypeError(f"no list: {text!r}")
+
+
+def record(body: bytes) -> None:
+    from interlock.state.messages import Message  # deferred: lists import this module, and need no messages
+
+    body = inflate_body(body)
+    if body and "root" not in mapping(body):  # empty: the record is in a file
+        Message.model_validate_json(body)
+
+
+def error_of(text: str) -> str:
+    value = mapping(text)
+    return f"{value['type']}: {value['message']}"
+
+
+def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
+    """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
+    with reading(home) as conn:
+        return Store(home).database.damaged_pages(conn, quick=quick) if conn else []
+
+
+def damage(home: Path, run: str) -> Iterator[str]:
+    """One line per conversation record that is missing or was altered."""
+    from interlock.services.transcript import continued_head, record_hash
+
+    with reading(home) as conn:
+        if conn is None:
+            return
+        blobs = blobs_of(conn, home / "outputs")
+        rows = conn.execute(
+            "select id, parent, body, file from chain where run = $1 order by id", (run,)
+        ).fetchall()
+        known = {row["id"] for row in conn.execute("select id from chain")}
+        head = _newest(home, conn, run)
+        for row in rows:
+            body = blobs.read_body(row["body"], row["file"])
+            if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
+                yield f"record {row['id'][:12]}… was changed, or its file is missing"
+            elif not row["parent"] and (old := continued_head(body)) and old not in known:
+                yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
+            if row["parent"] and row["parent"] not in known:
+                yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
+        if head and head not in known:
+            yield f"record {head[:12]}…, the newest of the conversation, is missing"
+
+
+def _newest(home: Path, conn: Connection, run: str) -> str:
+    """The newest record of the run's conversation; before its first checkpoint, its first record."""
+    row = conn.execute(
+        "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
+    ).fetchone()
+    if row:
+        from interlock.engine.store.checkpoints import state_at
+
+        return str(state_at(home, run).get("head") or "")
+    (first,) = conn.execute("select input from runs where run = $1", (run,)).fetchone()
+    begun = mapping(first)
+    return str(begun.get("head") or begun.get("prompt") or "")
+
+
+_Rows = dict[tuple[str, str], Record]
+
+
+def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[Record]:
+    """The chain's records from a time on (unix, seconds), of a run or of all."""
+    with reading(home) as conn:
+        if conn is not None:
+            for row in conn.execute("select * from audit where at >= $1 order by seq", (since,)):
+                if run in (None, row["run"]):
+                    yield Record.of(row)
+
+
+def head(home: Path) -> dict[str, Any]:
+    """The newest record's number and hash, signed. Raises `UserError` where there is none."""
+    with reading(home) as conn:
+        query = "select seq, hash from audit order by seq desc limit 1"
+        row: tuple[int, str] | None = conn.execute(query).fetchone() if conn else None
+    if not row:
+        raise UserError(
+            "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
+        )
+    made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(unix_time(), 3)}
+    public, signature = sign(key_of(home / "audit"), _signed(made))
+    return {**made, "key": public, "signature": signature}
+
+
+def _signed(made: Mapping[str, Any]) -> bytes:
+    return f"interlock audit {made['seq']} {made['hash']} {made['at']}".encode()
+
+
+def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
+    """How many records there are, and a line for each that was changed, removed, inserted or moved.
+
+    `heads`: signed ones that were kept elsewhere.
+    """
+    key = key_of(home / "audit")
+    newest = kept_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
+    known = sign(key, b"")[0] if heads else ""
+    with reading(home) as conn:
+        if conn is None:
+            return 0, ["there is no store"] if newest or heads else []
+        conn.stored("begin")
+        chain = [Record.of(row) for row in conn.execute("select * from audit order by seq")]
+        found = [*_broken(chain, key), *_cut(chain, newest)]
+        for one in heads:
+            found += _not_at(chain, one, known)
+        return len(chain), [*found, *_rows_differ(conn, chain), *_messages_differ(home, conn)]
+
+
+def _named(record: Record) -> str:
+    return f"record {record.seq} ({record.kind}, run {record.run or '-'})"
+
+
+def _broken(chain: list[Record], key: Key) -> Iterator[str]:
+    seq, before, others = 0, "", dict[str, list[Record]]()
+    for record in chain:
+        if record.seq != seq + 1:
+            yield f"records {seq + 1} to {record.seq - 1} were removed, before {_named(record)}"
+        elif record.expected(before) != record.hash:
+            yield f"{_named(record)} was changed, inserted or moved"
+        elif not record.mac.startswith(f"{key.id}:"):
+            others.setdefault(record.mac[:8], []).append(record)
+        elif not hmac.compare_digest(mac_of(key, record.hash), record.mac):
+            yield f"{_named(record)} was made without the key"
+        seq, before = record.seq, record.hash
+    for other, made in others.items():
+        yield _of_another_key(made, other, key)
+
+
+def _of_another_key(made: list[Record], other: str, key: Key) -> str:
+    """One line for all: with a key of its own for each host, they are most of the chain."""
+    which = f"{_named(made[0])} was"
+    if len(made) > 1:
+        which = f"{len(made)} records, from {_named(made[0])} to {_named(made[-1])}, were"
+    return (
+        f"{which} made with another key, {other!r}; {str(key.path)!r} is {key.id!r}. "
+        f"Put the other one back; if another host made them, name one key for all hosts in {VARIABLE}"
+    )
+
+
+def _cut(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:
+    for record in chain:
+        if record.kind == CUT_OFF:
+            yield f"the chain's end was cut off before {_named(record)}, which says what it was: {record.body}"
+    if newest is None:
+        yield "audit/head, beside the store, is missing, was changed, or was made with another key"
+    elif _hash_at(chain, newest[0]) != newest[1]:
+        yield f"the chain's end was cut off or replaced: it once had record {newest[0]}, {newest[1][:12]}…"
+
+
+def _hash_at(chain: list[Record], seq: int) -> str:
+    return next((record.hash for record in reversed(chain) if record.seq == seq), "")
+
+
+def _not_at(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator[str]:
+    try:
+        whole = one["key"] == known and is_signed(one["key"], one["signature"], _signed(one))
+        seq, digest = int(one["seq"]), str(one["hash"])
+    except (KeyError, TypeError, ValueError):
+        whole, seq, digest = False, 0, ""
+    if not whole:
+        yield f"the head of record {seq} that was kept elsewhere isn't signed with this store's key"
+    elif _hash_at(chain, seq) != digest:
+        yield f"the chain isn't the one whose record {seq} was signed: it was cut off or replaced"
+
+
+def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
+    latest: _Rows = {}
+    yield from _followed(chain, latest)
+    for table in AUDITED:
+        for row in audited_rows(conn, table):
+            run, key = row[TABLE[table].owner], key_text(table, row, conn.json_form)
+            now = body_text(table, row, conn.json_form)
+            record = latest.pop((table, key), None)
+            if record is None:
+                yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
+            elif record.run != run or (record.body != now and _differing(record.body, now)):
+                changed = "the run" if record.run != run else ", ".join(_differing(record.body, now))
+                yield f"a row of {table!r} was changed, run {record.run}: {changed} of {key}; see {_named(record)}"
+    for (table, key), record in latest.items():
+        yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_named(record)}"
+
+
+def _followed(chain: list[Record], rows: _Rows) -> Iterator[str]:
+    """Fill in the newest record of each row that should be there. Yields rows that changed between two records."""
+    of_run: dict[str, set[tuple[str, str]]] = {}
+    for record in chain:
+        place = (record.table, record.key)
+        if record.kind == REMOVED:
+            gone = of_run.pop(record.run, set()) if record.table == "runs" else {place}
+            for one in gone:
+                rows.pop(one, None)
+        elif record.table:
+            if (before := rows.get(place)) and not _leads_to(before, record):
+                yield f"a row of {record.table!r} was changed before {_named(record)}: {record.key}"
+            rows[place] = record
+            of_run.setdefault(record.run, set()).add(place)
+
+
+_WAS = re.compile(r',\s*"was"\s*:\s*"([0-9a-f]{64})"\s*}$')
+
+
+def _leads_to(before: Record, record: Record) -> bool:
+    """Whether a record of a change found what the row's record before says. An earlier version recorded less."""
+    was = _WAS.search(record.body or "")
+    body = _WAS.sub("}", before.body or "")
+    if not was or {*_read(body)} != {*_read(record.body)} - {"was"}:
+        return True
+    return was[1] == sha(body.encode(errors="surrogatepass"))
+
+
+def _differing(recorded: str | None, now: str) -> list[str]:
+    """Names whose values differ; what an earlier version didn't record, nobody knows."""
+    then, there = _read(recorded), _read(now)
+    return [name for name in then if name != "was" and then[name] != there.get(name)]
+
+
+def _read(body: str | None) -> dict[str, Any]:
+    try:
+        return dict(json.loads(body or "{}"))
+    except (ValueError, TypeError):  # not ours: `_broken` names the record
+        return {}
+
+
+def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
+    """Calls and results are named by the hashes of their messages, which this compares with the messages."""
+    from interlock.services.transcript import record_hash
+
+    blobs = blobs_of(conn, home / "outputs")
+    known: set[str] = set()
+    for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
+        known.add(name)
+        data = blobs.read_body(body, file)
+        if not isinstance(data, bytes) or record_hash(parent, data) != name:
+            yield f"message {name[:12]}… of run {run} was changed, or its file is missing"
+    for run, name in conn.execute(
+        "select run, message from journal union select run, record from journal where record is not null"
+    ):
+        if name not in known:
+            yield f"message {name[:12]}… of run {run} is missing"
+
+
+def _private(key: Key) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+    data = key.path.read_bytes()
+    load = load_ssh_private_key if b"OPENSSH" in data else load_pem_private_key
+    try:
+        found = load(data, None)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"Can't read the audit key {str(key.path)!r}: {error}.") from error
+    if not isinstance(found, Ed25519PrivateKey):
+        raise StoreError(f"The audit key {str(key.path)!r} isn't an ed25519 key.")
+    return found
+
+
+def sign(key: Key, text: bytes) -> tuple[str, str]:
+    """Public key and signature, both base64."""
+    private = _private(key)
+    public = private.public_key().public_bytes_raw()
+    return base64.b64encode(public).decode(), base64.b64encode(private.sign(text)).decode()
+
+
+def is_signed(public: str, signature: str, text: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(base64.b64decode(signature), text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@contextmanager
+def diagnosed(path: Path) -> Generator[None]:
+    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
+    with explained(path):
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
+                _raise_if_damaged(path, error)
+            raise
+
+
+_MOST = 3
+"""Damaged rows an error lists; `doctor --store` lists all."""
+
+
+def _raise_if_damaged(path: Path, error: Exception) -> None:
+    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
+    with reading(path.parent) as conn:
+        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
+    if found:
+        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        raise StoreError(
+            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
+            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
+            f"if that isn't why: {type(error).__name__}: {error}"
+        ) from error

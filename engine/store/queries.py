@@ -1,0 +1,478 @@
+"""queries: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from math import gcd
+from pathlib import Path
+from typing import Any, Literal
+
+from interlock.engine.store import among, listed_as_keys, reading, select
+from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store.runs import IS_SUBTASK, RELATED
+from interlock.services.files.blobs import inflate_body
+
+Row = Any
+"""Its columns are read by name, `row["run"]`."""
+
+
+_WAITS = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
+"""For a request `a`: it waits for a person."""
+
+
+_RUNS = f"""
+with chosen as (select * from runs {{}})
+select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
+       c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held, l.stop,
+       (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
+       coalesce(s.number, 0) as below,
+       coalesce({IS_SUBTASK}, false) as subtask,
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
+        where m.run = c.run) as tokens,
+       (select sum(usd) from model_calls m where m.run = c.run) as usd
+from chosen c left join lease l on l.run = c.run
+left join (select parent, count(*) as number from runs
+           where parent in (select run from chosen) and subtask_of = parent
+           and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
+order by c.updated desc
+"""
+
+
+_MAY_WAIT = f"""
+runs.run in (select a.run from approvals a where {_WAITS} union all
+             select s.parent from runs s where s.parent is not null and s.subtask_of = s.parent
+             and s.status not in ('done', 'cancelled'))
+"""
+
+
+_WAITING = (
+    "select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
+    f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {{}}"
+)
+
+
+_WAITED_LONGEST = (
+    "and a.run in (select a.run from approvals a "
+    f"where {_WAITS} group by a.run order by min(a.asked_at), a.run limit $1 offset $2) "
+)
+
+
+def runs(
+    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+) -> list[Row]:
+    """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
+
+    `status`: as it is stored, or `running`: those whose lease somebody holds, or `waiting`: those that have a request
+    or a subtask, whether they are driven or not. `limit`: only so many of the newest, but for the first `offset`.
+    `like`: columns and their values.
+    """
+    held, waits = status == "running", status == "waiting"
+    wanted = {**like, **({"status": "open" if waits else status} if status and not held else {})}
+    parts = [
+        *(f"{column} = ${place}" for place, column in enumerate(wanted, 1)),
+        *["run in (select run from lease where held = 1)"] * held,
+        *[_MAY_WAIT] * waits,
+    ]
+    which = f"where {' and '.join(parts)} " if parts else ""
+    newest, most, place = "", list[object](), len(wanted) + 1
+    if limit is not None:
+        newest, most = f"order by updated desc limit ${place} offset ${place + 1}", [limit, offset]
+    return select(home, _RUNS.format(which + newest), *wanted.values(), *most)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs that aren't subtasks; each field None or empty: any."""
+
+    workflow: str | None = None
+    title: str | None = None
+    rests: str | None = None
+    """As `AT_REST`."""
+    also: Sequence[str] = ()
+    """With `rests`: these, too."""
+    names: Sequence[str] | None = None
+    """Of these only."""
+    without: Sequence[str] | None = ()
+    """None: without those that a thread in this store names."""
+
+
+_FREE = "r.run not in (select run from lease where held = 1)"
+
+
+AT_REST = {
+    "idle": f"(r.status in ('done', 'cancelled') and {_FREE})",
+    "error": f"(r.status = 'failed' and {_FREE})",
+    "interrupted": "(r.status not in ('done', 'failed', 'cancelled') and "
+    f"not (r.status = 'open' and r.queue is not null) and {_FREE})",
+    "busy": "1 = 0",
+}
+"""What programs call the status of a run that nobody drives and no worker will; of others, see `restless`."""
+
+
+def _condition(wanted: Wanted) -> tuple[str, list[object]]:
+    parts, values = ["not coalesce(r.subtask_of = r.parent, false)"], list[object]()
+    for column, value in (("workflow", wanted.workflow), ("title", wanted.title)):
+        if value is not None:
+            values.append(value)
+            parts.append(f"r.{column} = ${len(values)}")
+    if wanted.rests is not None:
+        values.append(listed_as_keys(wanted.also))
+        parts.append(f"({AT_REST[wanted.rests]} or r.run in {among(len(values))})")
+    if wanted.names is not None:
+        values.append(listed_as_keys(wanted.names))
+        parts.append(f"r.run in {among(len(values))}")
+    if wanted.without is None:
+        parts.append("r.run not in (select run from served where kind = 'thread')")
+    elif wanted.without:
+        values.append(listed_as_keys(wanted.without))
+        parts.append(f"r.run not in {among(len(values))}")
+    return " and ".join(parts), values
+
+
+def count_roots(home: Path, wanted: Wanted) -> int:
+    """The number of runs that are wanted."""
+    which, values = _condition(wanted)
+    found = select(home, f"select count(*) from runs r where {which}", *values)
+    return found[0][0] if found else 0
+
+
+def roots(
+    home: Path, wanted: Wanted, by: Literal["created", "updated"], *, newest: bool, limit: int, offset: int
+) -> list[Row]:
+    """Run and time (`by`) of those that are wanted, in the order of that time."""
+    which, values = _condition(wanted)
+    order = f"r.{by} desc, r.run desc" if newest else f"r.{by}, r.run"
+    place = len(values) + 1
+    sql = (
+        f"select r.run, r.{by} from runs r where {which} order by {order} limit ${place} offset ${place + 1}"
+    )
+    return select(home, sql, *values, limit, offset)
+
+
+def restless(home: Path) -> list[str]:
+    """Runs that somebody drives, or that wait for a worker: their rows alone don't say how they are."""
+    held = "select run from lease where held = 1"
+    loose = "select run from runs where queue is not null and status = 'open'"
+    return [row[0] for row in select(home, f"{held} union {loose}")]
+
+
+def names(home: Path) -> list[str]:
+    """The ids of all runs."""
+    return [row[0] for row in select(home, "select run from runs")]
+
+
+def workflows(home: Path) -> list[str]:
+    """The workflows that there are runs of."""
+    return [row[0] for row in select(home, "select distinct workflow from runs")]
+
+
+def named(home: Path, names: Sequence[str]) -> list[Row]:
+    """The runs with these ids, as `runs` has them."""
+    return select(home, _RUNS.format(f"where run in {among()}"), listed_as_keys(names)) if names else []
+
+
+def of_batches(home: Path, workflow: str) -> list[Row]:
+    """Run and options of the runs of a workflow that are lines of batches, newest first."""
+    query = "select run, options from runs where workflow = $1 and options like $2 order by created desc"
+    return select(home, query, workflow, '%"batch": {"id"%')
+
+
+def beginning(home: Path, name: str, limit: int) -> list[Row]:
+    """Runs whose ids begin so, as `runs` has them."""
+    which = "where run >= $1 and run < $2 order by run limit $3"
+    return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
+
+
+def waiting(home: Path, run: str | None, limit: int | None = None, offset: int = 0) -> list[Row]:
+    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number.
+
+    `limit`: only those of so many runs that have waited longest, but for the first `offset`.
+    """
+    if run is not None:
+        return select(home, _WAITING.format("and a.run = $1 "), run)
+    if limit is not None:
+        return select(home, _WAITING.format(_WAITED_LONGEST), limit, offset)
+    return select(home, _WAITING.format(""))
+
+
+def past(home: Path, run: str) -> list[Row]:
+    """Requests of this run, which come last, and of related ones, that were answered, or that no longer wait."""
+    sql = (
+        RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
+        "join runs r on r.run = a.run where a.run in (select run from related) "
+        "and (a.interrupt is not null or a.answer is not null) "
+        f"and not ({_WAITS} and r.status not in ('done', 'failed', 'cancelled')) "
+        "order by a.run = $1, a.asked_at, a.seq"
+    )
+    return select(home, sql, run)
+
+
+def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
+    """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
+    root = "" if deep else "and namespace = '' "
+    near = "(select coalesce(max(seq), 0) from step_rows where run = $1 and seq <= $2)"
+    of_run = f"select * from steps where run = $1 and first >= {near} and seq >= $2 {root}order by seq"
+    return select(home, of_run, run, seq)
+
+
+def last_step(home: Path, run: str) -> list[Row]:
+    """The node that ended last."""
+    newest = "(select max(seq) from step_rows where run = $1)"
+    query = f"select * from steps where run = $1 and first = {newest} order by seq desc limit 1"
+    return select(home, query, run)
+
+
+def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
+    """The body of a row: its own, or that of the file it names; None: the file is gone."""
+    if file is None:
+        return inflate_body(own) if isinstance(own, bytes) else own
+    with reading(home) as conn:
+        return blobs_of(conn, home / "outputs").load(file) if conn else None
+
+
+def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
+    """What a query finds of a run: home, run → rows."""
+    return lambda home, run: select(home, sql, run)
+
+
+answered = _of_run(
+    "select id, request, answer, answered_at, answered_by, rule from approvals "
+    "where run = $1 and answer is not null order by seq"
+)
+"""Answered requests in the order asked."""
+
+
+interrupts = _of_run(
+    f"select a.id, a.interrupt, a.request from approvals a where a.run = $1 and {_WAITS} order by a.seq"
+)
+"""Requests that wait, with LangGraph's ids, in the order asked."""
+
+
+closed_interrupts = _of_run(
+    "select distinct interrupt from approvals where run = $1 and interrupt is not null and answer is not null"
+)
+"""LangGraph's ids of requests that were answered."""
+
+
+extent = _of_run(
+    "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
+    "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = $1"
+)
+"""One row that changes whenever the run's conversation may have grown, and costs little."""
+
+
+steps = _of_run("select * from steps where run = $1 order by seq")
+"""Every executed node, in the order they ended."""
+
+
+waits = _of_run(
+    "select w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path from writes w "
+    "where w.thread_id = $1 and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
+    "from checkpoints c where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns)"
+)
+"""Tasks that have asked a person, where their graph stands now; some may be done."""
+
+
+models = _of_run(
+    "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+    "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+    "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms, "
+    "case when count(usd) = count(*) then sum(usd) end as usd "
+    "from model_calls where run = $1 group by model order by model"
+)
+"""Model, requests, tokens, time and cost, by model; the cost is null if that of any call is unknown."""
+
+
+calls = _of_run(
+    "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+    "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+    "where j.run = $1 "
+    "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt"
+)
+"""The journal in the order calls finished, those without a result last; with the records of call and answer."""
+
+
+effects = _of_run(
+    "select task, key, place, state, attempt, intent_at, done_at from effects where run = $1 order by intent_at"
+)
+"""The effects of its nodes, in the order in which they began."""
+
+
+decisions = _of_run("select * from decisions where run = $1 order by at")
+"""Decisions on calls, oldest first."""
+
+
+agents_usage = _of_run(
+    "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
+    "sum(input_tokens + output_tokens) as tokens from model_calls where run = $1 group by agent"
+)
+"""Agent, turns and tokens."""
+
+
+agents_results = _of_run(
+    "select result, result_file from journal where run = $1 and state = 'done' "
+    "and tool in ('invoke_agent', 'codebase_investigator')"
+)
+"""What calls of agents came to."""
+
+
+def asked(home: Path, run: str, key: str) -> list[Row]:
+    """Id and request of what was asked under this key; empty: nothing."""
+    return select(home, "select id, request from approvals where run = $1 and key = $2", run, key)
+
+
+def drive(home: Path, run: str) -> int | None:
+    """The number of the drive that holds the run's lease; None: nobody does."""
+    found = select(home, "select epoch from lease where run = $1 and held = 1", run)
+    return found[0]["epoch"] if found else None
+
+
+def agents(home: Path, run: str) -> list[str]:
+    """The path of every agent that began a conversation."""
+    sql = "select body from chain where run = $1 and parent = '' and file is null"
+    roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select(home, sql, run)]
+    return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
+
+
+def place_of(name: str) -> tuple[int, int]:
+    """Batch and call from an id like `k3m9x2pa-2.1`, for sorting in call order instead of the order of asking.
+
+    Requests from hooks, like `k3m9x2pa-h1`, come first; those that nodes ask themselves are like `k3m9x2pa-q1`.
+    """
+    place = name.rpartition("-")[2]
+    if place.startswith(("h", "q")):
+        return 0, int(place[1:])
+    batch, call = place.split(".")[:2]
+    return int(batch), int(call)
+
+
+def is_about_call(name: str) -> bool:
+    """Return whether the request with this id is about one of the model's calls, not asked by a node."""
+    return not name.rpartition("-")[2].startswith("q")
+
+
+TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
+"""An answer that counts as a turn; retries don't."""
+
+
+By = Literal["day", "model", "workflow", "repository"]
+
+
+_UNIT_S = gcd(3_600, time.timezone, time.altzone)
+"""Days begin at a multiple of it in this machine's time zone."""
+
+
+@dataclass
+class Sums:
+    """One line."""
+
+    runs: int = 0
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input: read from a provider's cache."""
+    usd: float = 0.0
+    unpriced: int = 0
+    """Model calls whose price isn't known."""
+    asked: int = 0
+    """Approvals that a person was asked for."""
+    given: int = 0
+    refused: int = 0
+    waited_s: float = 0.0
+    """From the requests to the answers."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Error type → runs that failed so."""
+
+    @property
+    def cached_share(self) -> float | None:
+        """Share of the input that was read from a provider's cache; None: there was no input."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else None
+
+    def add(self, other: "Sums") -> None:
+        for name, value in vars(other).items():
+            if name != "failures":
+                setattr(self, name, getattr(self, name) + value)
+        for kind, number in other.failures.items():
+            self.failures[kind] = self.failures.get(kind, 0) + number
+
+
+def statistics(home: Path, by: By, since: float = 0.0) -> dict[str, Sums]:
+    """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time.
+
+    By model, requests and failures aren't counted: they are the runs'.
+    """
+    found: dict[str, Sums] = {}
+    for key, sums in _parts(home, by, since):
+        found.setdefault(_shown(by, key), Sums()).add(sums)
+    return dict(sorted(found.items()))
+
+
+_OWN = """
+not exists (select 1 from runs f join runs p on p.run = f.parent where f.run = {0}.run and {0}.{1} < f.created)
+"""
+"""A row that isn't a fork's copy of one that its parent still has: it was made before the fork."""
+
+
+def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
+    key = "m.model" if by == "model" else _key(by, "m.at")
+    runs = "count(distinct m.run)" if by == "model" else "0"
+    join = "" if by in ("day", "model") else "join runs r on r.run = m.run"
+    sql = (
+        f"select {key}, {runs}, sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
+        "sum(m.cached_tokens), coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
+        f"from model_calls m {join} where m.at >= $1 and {_OWN.format('m', 'at')} group by 1"
+    )
+    for name, runs, *sums in select(home, sql, since):
+        yield name, Sums(runs, *sums)
+    if by == "model":
+        return
+    sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= $1 group by 1"
+    for name, runs in select(home, sql, since):
+        yield name, Sums(runs=runs)
+    yield from _requests(home, by, since)
+    which = "r.status = 'failed' and r.updated >= $1"
+    sql = f"select {_key(by, 'r.updated')}, r.outcome, r.error from runs r where {which}"
+    for name, outcome, error in select(home, sql, since):
+        kind = outcome if outcome not in ("", "failed") else json.loads(error or "{}").get("type", "failed")
+        yield name, Sums(failures={kind: 1})
+
+
+def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
+    refused = " or ".join(f"""a.answer like '%"choice":"{choice}"%'""" for choice in ("reject", "cancel"))
+    sql = (
+        f"select {_key(by, 'a.asked_at')}, count(*), sum(case when {refused} then 1 else 0 end), count(a.answer), "
+        "coalesce(sum(case when a.answered_at > a.asked_at then a.answered_at - a.asked_at end), 0.0) "
+        "from approvals a join runs r on r.run = a.run "
+        """where a.asked_at >= $1 and a.request like '%"kind":"approval"%' """
+        f"and (a.interrupt is not null or a.answer is not null) and {_OWN.format('a', 'asked_at')} group by 1"
+    )
+    for name, asked, said_no, answered, waited in select(home, sql, since):
+        yield name, Sums(asked=asked, given=answered - said_no, refused=said_no, waited_s=waited)
+
+
+def _key(by: By, at: str) -> str:
+    if by == "day":
+        return f"cast(round({at} / {_UNIT_S}.0 - 0.5) as integer)"
+    return {"workflow": "r.workflow", "repository": "r.workspace", "model": "''"}[by]
+
+
+def _shown(by: By, key: Any) -> str:
+    if by == "day":
+        return _day(key)
+    return _repository(key) if by == "repository" else str(key)
+
+
+@lru_cache(maxsize=10_000)
+def _day(unit: int) -> str:
+    return datetime.fromtimestamp(unit * _UNIT_S).date().isoformat()
+
+
+@lru_cache
+def _repository(workspace: str) -> str:
+    """The repository around a folder, else the folder itself."""
+    folder = Path(workspace)
+    return str(next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder))

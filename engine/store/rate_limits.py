@@ -1,0 +1,480 @@
+"""rate_limits: what users, workflows and models may use over all workers, and what they used, by the database's clock.
+
+Only a store in PostgreSQL has these tables. A limit of `*` holds for each one that has no limit of its own.
+"""
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.queue import (
+    DRIVE,
+    HELD,
+    Submitted,
+    has_queue,
+    in_seconds,
+    is_due,
+    priority_and_steps,
+    put_job,
+    submitted,
+)
+from interlock.engine.store.runs import note_error
+from interlock.engine.store.tables import Row, Statement
+from interlock.services.models.model_table import Prices, request_cost
+from interlock.state.messages import Usage
+
+EACH = "*"
+_ONE_COUNT = 0x1A7E_0003
+"""Advisory lock of whoever counts: nobody else reads the figures before its commit."""
+_KEPT_S = 61
+"""Seconds that a second counts from its beginning: what came at its end is used for 60 s, too."""
+
+
+class Limit(NamedTuple):
+    """None: no limit."""
+
+    kind: str
+    name: str
+    runs: int | None = None
+    requests: int | None = None
+    tokens: int | None = None
+    usd_per_day: float | None = None
+    usd_per_month: float | None = None
+
+    @property
+    def whose(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Use(NamedTuple):
+    """What was used at one time of a period."""
+
+    left_s: float
+    """Seconds until it counts no more."""
+    requests: int
+    tokens: int
+    usd: float
+
+
+class Wait(NamedTuple):
+    """What a run waits for."""
+
+    whose: str
+    why: str
+    seconds: float | None
+    """None: it doesn't pass by itself."""
+
+    @property
+    def error(self) -> dict[str, str]:
+        """As the run's row keeps it."""
+        return {"type": "limit", "message": self.why, "of": self.whose}
+
+
+_FIGURES = tuple(name for name in Limit._fields if name not in ("kind", "name"))
+_PERIODS = "(values ('day'), ('month')) as p (period)"
+_NOW = "extract(epoch from clock_timestamp())"
+_SECOND = f"cast(floor({_NOW}) as bigint)"
+_BEGAN = "date_trunc(p.period, clock_timestamp() at time zone 'UTC')"
+_SINCE = f"cast(extract(epoch from {_BEGAN}) as bigint)"
+_USED = f"""
+select u.kind, u.name, p.period,
+       cast(extract(epoch from {_BEGAN} + cast('1 ' || p.period as interval)
+                    - clock_timestamp() at time zone 'UTC') as double precision),
+       coalesce(l.requests, 0), coalesce(l.tokens, 0), coalesce(l.usd, 0.0)
+from (values {{}}) as u (kind, name) cross join {_PERIODS}
+left join limit_use l on l.kind = u.kind and l.name = u.name and l.period = p.period and l.since = {_SINCE}
+union all
+select kind, name, 'minute', cast(since + {_KEPT_S} - {_NOW} as double precision), requests, tokens, 0.0
+from limit_seconds where (kind, name) in (values {{}}) and since > {_SECOND} - {_KEPT_S}
+"""
+_ADDED = ", ".join(
+    f"{name} = case when excluded.since > limit_use.since then 0 else limit_use.{name} end + excluded.{name}"
+    for name in ("requests", "tokens", "usd")
+)
+_COUNT = f"""
+with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT})), now_used as (
+    insert into limit_seconds (kind, name, since, requests, tokens)
+    select u.kind, u.name, {_SECOND}, cast($1 as bigint), cast($2 as bigint)
+    from turn cross join (values {{}}) as u (kind, name)
+    on conflict (kind, name, since) do update
+    set requests = limit_seconds.requests + excluded.requests, tokens = limit_seconds.tokens + excluded.tokens
+), over as (
+    delete from limit_seconds where (kind, name) in (values {{}}) and since < {_SECOND} - {_KEPT_S}
+)
+insert into limit_use (kind, name, period, since, requests, tokens, usd)
+select u.kind, u.name, p.period, {_SINCE}, cast($1 as bigint), cast($2 as bigint), cast($3 as double precision)
+from turn cross join (values {{}}) as u (kind, name) cross join {_PERIODS}
+on conflict (kind, name, period) do update
+set {_ADDED}, since = greatest(limit_use.since, excluded.since)
+"""
+
+
+def set_limit(conn: Connection, limit: Limit) -> None:
+    """Inside a transaction: change the figures that are given, and leave the others as they are.
+
+    A figure that had no limit counts from now on.
+    """
+    given = {name: value for name, value in limit._asdict().items() if value is not None}
+    _forget_use(conn, limit)
+    conn.insert("limits", given, "replace")
+
+
+_FIGURE_USE: Mapping[str, tuple[str, Row, Row]] = {
+    "requests": ("limit_seconds", {"requests": 0}, {}),
+    "tokens": ("limit_seconds", {"tokens": 0}, {}),
+    "usd_per_day": ("limit_use", {"usd": 0.0}, {"period": "day"}),
+    "usd_per_month": ("limit_use", {"usd": 0.0}, {"period": "month"}),
+}
+
+
+def _forget_use(conn: Connection, limit: Limit) -> None:
+    """Forget what was used of figures that get their first limit."""
+    known = {one[:2]: one for one in all_limits(conn)}
+    before = known.get(limit[:2], Limit(*limit[:2]))
+    for figure, (table, unused, where) in _FIGURE_USE.items():
+        if getattr(limit, figure) is not None and getattr(before, figure) is None:
+            names = {limit.name}
+            if limit.name == EACH:
+                rows = conn.execute(f"select distinct name from {table} where kind = $1", (limit.kind,))
+                names = {name for (name,) in rows if (limit.kind, name) not in known}
+            for name in names:
+                conn.update(table, unused, {"kind": limit.kind, "name": name, **where})
+
+
+def remove_limit(conn: Connection, kind: str, name: str) -> bool:
+    """Inside a transaction; returns whether there was one. Set again, it counts from then on."""
+    return conn.delete("limits", {"kind": kind, "name": name}).rowcount > 0
+
+
+def all_limits(conn: Connection) -> list[Limit]:
+    rows = conn.execute(f"select kind, name, {', '.join(_FIGURES)} from limits order by kind desc, name")
+    return [Limit(*row) for row in rows]
+
+
+def applying(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
+    """The limits of these: kind → name. Each is named after whom it holds for."""
+    pairs = [(kind, name) for kind, known in names.items() for name in (known, EACH)]
+    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_places(pairs)})"
+    found = {row[:2]: Limit(*row) for row in conn.execute(query, [part for pair in pairs for part in pair])}
+    own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names.items()]
+    return [limit._replace(name=names[limit.kind]) for limit in own if limit]
+
+
+def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
+    """Kind, name and period (minute, day, month) → what was used in it; `minute`: of the last 60 s, by second."""
+    names = [part for limit in limits for part in limit[:2]]
+    places = _places(limits)
+    found: dict[tuple[str, str, str], list[Use]] = {}
+    for kind, name, period, *use in conn.execute(_USED.format(places, places), names).fetchall():
+        found.setdefault((kind, name, period), []).append(Use(*use))
+    return found
+
+
+def count_alone(conn: Connection) -> None:
+    """Until the end of the transaction nobody else counts."""
+    conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
+
+
+def count(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
+    """Add to what is used of the periods of now."""
+    places, names = _places(limits, 4), [part for limit in limits for part in limit[:2]]
+    count_use = Statement(_COUNT.format(places, places, places), ("limit_seconds", "limit_use"))
+    conn.run(count_use, (requests, tokens, usd, *names))
+
+
+def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
+    """What a request of so many tokens must wait for; of several limits the one that lasts longest.
+
+    A request that alone exceeds a limit of tokens is made where nothing else was used of the minute.
+    """
+    use = used(conn, limits)
+    waits: list[Wait] = []
+    for limit in limits:
+        for most, period, figure, more, what in (
+            (limit.requests, "minute", "requests", 1, "requests a minute"),
+            (limit.tokens, "minute", "tokens", tokens, "tokens a minute"),
+            (limit.usd_per_day, "day", "usd", usd, "US dollars a day"),
+            (limit.usd_per_month, "month", "usd", usd, "US dollars a month"),
+        ):
+            spent = [
+                (one.left_s, getattr(one, figure)) for one in use.get((limit.kind, limit.name, period), ())
+            ]
+            if most is not None and (left_s := _until_room(spent, most, more)):
+                so_far = total(amount for _, amount in spent)
+                waits.append(Wait(limit.whose, _why(limit, f"{_shown(so_far)} of {most:g} {what}"), left_s))
+    return max(waits, key=lambda wait: wait.seconds or 0, default=None)
+
+
+def total(amounts: Iterable[float]) -> float:
+    """What was used; a call that used less than its estimate is corrected later, maybe in another period."""
+    return max(0, sum(amounts))
+
+
+def _until_room(spent: Sequence[tuple[float, float]], most: float, more: float) -> float:
+    """Seconds until so much more fits below the limit. `spent`: seconds that each amount still counts, and amount."""
+    left = sorted(spent)
+    waited = 0.0
+    while left and _is_full(total(amount for _, amount in left), most, more):
+        waited, _ = left.pop(0)
+    return waited
+
+
+def _is_full(spent: float, most: float, more: float) -> bool:
+    return spent >= most or (spent > 0 and spent + more > most)
+
+
+def wait_for_runs(limit: Limit) -> Wait:
+    return Wait(
+        limit.whose, _why(limit, f"{limit.runs} {'run' if limit.runs == 1 else 'runs'} at once"), None
+    )
+
+
+def _why(limit: Limit, used: str) -> str:
+    return f"The limit of {limit.kind} {limit.name!r} leaves no room: {used}. The run continues by itself."
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:.4f}" if isinstance(figure, float) else str(figure)
+
+
+def _places(pairs: Sequence[object], first: int = 1) -> str:
+    """`first`: number of the first parameter."""
+    return ", ".join(f"(${place}, ${place + 1})" for place in range(first, first + 2 * len(pairs), 2))
+
+
+@dataclass
+class FleetLimits:
+    """Of one job, with the subtasks that it drives."""
+
+    wait: Wait | None = None
+    """What stopped the run."""
+    model: str = ""
+    """Whose call had to wait."""
+
+    def of_drive(
+        self, conn: Connection, user: str, workflow: str, prices: Callable[[str], Prices | None]
+    ) -> "LimitedCalls":
+        return LimitedCalls(self, conn, {"user": user, "workflow": workflow}, prices)
+
+
+@dataclass(frozen=True)
+class LimitedCalls:
+    """Counts a call at its estimate before it is made, and at what it used once that is known."""
+
+    job: FleetLimits
+    conn: Connection
+    names: Mapping[str, str]
+    prices: Callable[[str], Prices | None]
+    _open: dict[str, tuple[list[Limit], int, float]] = field(
+        default_factory=dict[str, tuple[list[Limit], int, float]]
+    )
+
+    def take(self, task: str, model: str, tokens: int) -> Wait | None:
+        """Inside a transaction: count the call, unless it must wait."""
+        limits = applying(self.conn, {**self.names, "model": model})
+        if not limits:
+            return None
+        in_dollars = [one for one in limits if (one.usd_per_day or one.usd_per_month) is not None]
+        prices = self.prices(model) if in_dollars else None
+        if in_dollars and prices is None:
+            whose = in_dollars[0].whose
+            return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
+        usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
+        count_alone(self.conn)
+        if wait := wait_for(self.conn, limits, tokens, usd):
+            return wait
+        count(self.conn, limits, 1, tokens, usd)
+        self._open[task] = (limits, tokens, usd)
+        return None
+
+    def stop(self, wait: Wait, model: str) -> None:
+        """The run stops for this."""
+        self.job.wait, self.job.model = wait, model
+
+    def settle(self, task: str, usage: Usage | None) -> None:
+        """Count what the call used, with the next commit; None: it wasn't answered."""
+        if found := self._open.pop(task, None):
+            limits, tokens, usd = found
+            spent, cost = (usage.input + usage.output, usage.usd or 0.0) if usage else (0, 0.0)
+            count(self.conn, limits, 0, spent - tokens, cost - usd)
+
+    def lose(self, task: str) -> None:
+        """Leave it counted at its estimate."""
+        self._open.pop(task, None)
+
+
+def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
+    """Inside a transaction: let a job drive its run, or put the run back until a limit has room.
+
+    Returns what it waits for; empty: it drives. `model`: whose limit the run waited for; empty: for none.
+    """
+    whose = submitted(conn, run)
+    names = {"user": whose.user, "workflow": whose.workflow, **({"model": model} if model else {})}
+    limits = applying(conn, names)
+    if not is_due(conn, run):
+        return ""
+    if wait := full_for(conn, limits, job):
+        put_back(conn, run, whose, wait, deaths, model)
+        return wait.why
+    conn.jobs.admit(job)
+    return ""
+
+
+def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
+    """What a job must wait for."""
+    full = (
+        one
+        for one in limits
+        if one.runs is not None and conn.jobs.count_driven(one.kind, one.name, job) >= one.runs
+    )
+    if first := next(full, None):
+        return wait_for_runs(first)
+    return wait_for(conn, limits) if limits else None
+
+
+def put_back(
+    conn: Connection, run: str, whose: Submitted, wait: Wait, deaths: int = 0, model: str = ""
+) -> None:
+    """Inside a transaction: let no worker take the run before the limit has room."""
+    note_error(conn, run, wait.error)
+    if wait.seconds is None:
+        put_job(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
+    else:
+        put_job(conn, run, whose.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
+
+
+def waits_no_more(conn: Connection, run: str) -> None:
+    """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
+    row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
+    if row and row[0] and json.loads(row[0])["type"] == "limit":
+        note_error(conn, run, None)
+
+
+def leave(conn: Connection, job: int) -> None:
+    """Inside a transaction: what the job drove is driven no more; whoever waited for that may go on."""
+    if conn.jobs.end_admitted(job):
+        release(conn)
+
+
+def release(conn: Connection) -> None:
+    """Inside a transaction: let workers take the jobs that waited for runs to end, as far as there is room."""
+    for held in conn.jobs.held_queues():
+        kind, _, name = held.removeprefix(HELD).partition(" ")
+        limit = next(iter(applying(conn, {kind: name})), None)
+        room = (
+            None
+            if limit is None or limit.runs is None
+            else max(0, limit.runs - conn.jobs.count_driven(limit.kind, limit.name))
+        )
+        for run in conn.jobs.release(held, room):
+            note_error(conn, run, None)
+
+
+def look_again(conn: Connection) -> None:
+    """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
+    release(conn)
+    conn.jobs.hurry()
+
+
+def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
+    """What is used now of each figure that is limited."""
+    if limit.name == EACH:
+        return {}
+    use = used(conn, [limit])
+    minute, day, month = (use.get((limit.kind, limit.name, p), []) for p in ("minute", "day", "month"))
+    found: dict[str, float] = {
+        "runs": conn.jobs.count_driven(limit.kind, limit.name),
+        "requests": total(one.requests for one in minute),
+        "tokens": total(one.tokens for one in minute),
+        "usd_per_day": total(one.usd for one in day),
+        "usd_per_month": total(one.usd for one in month),
+    }
+    return {name: figure for name, figure in found.items() if getattr(limit, name) is not None}
+
+
+def server_queue() -> str:
+    """Where the turns of this host's servers stand."""
+    return f"server:{os.uname().nodename}"
+
+
+def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None = None) -> bool:
+    """Inside a transaction: line up; nothing changes if the run stands there already.
+
+    `whose`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has room.
+    False: the store has no queue, and so no limits.
+    """
+    if not has_queue(conn):
+        return False
+    if conn.jobs.turn(run):
+        return True
+    if conn.execute("select 1 from runs where run = $1", (run,)).fetchone():
+        kept = submitted(conn, run)
+        whose = kept if kept.user else whose
+    server = server_queue()
+    priority, _ = priority_and_steps(conn, run, whose, server)
+    args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": server}
+    at = None
+    if after_s is not None:
+        args |= {"waits": 1}  # a change of limits lets it look at once
+        at = in_seconds(conn, after_s)
+    conn.jobs.put(DRIVE, run, server, args, priority, at)
+    return True
+
+
+def take_turn(conn: Connection, run: str, model: str) -> str | None:
+    """Inside a transaction: let the run be driven; returns what it waits for; empty: for nothing.
+
+    None: somebody cancelled the run. `model`: whose limit stopped it before.
+    """
+    turn = conn.jobs.turn(run)
+    if turn is None:
+        return None
+    if turn.is_taken:
+        return ""
+    if turn.is_early:
+        return "The limit that stopped it has no room yet."
+    names = {"user": turn.user, "workflow": turn.workflow, **({"model": model} if model else {})}
+    if wait := full_for(conn, applying(conn, names), turn.job):
+        if wait.seconds is None and not turn.queue.startswith(HELD):
+            conn.jobs.hold(turn.job, f"{HELD}{wait.whose}")
+        _note(conn, run, wait)
+        return wait.why
+    if turn.queue.startswith(HELD):
+        release(conn)  # takes the turns of those who are first in line
+        now = conn.jobs.turn(run)
+        return "" if now and now.is_taken else "Others are first in line."
+    conn.jobs.take_turn(turn.job)
+    note_error(conn, run, None)
+    return ""
+
+
+def _note(conn: Connection, run: str, wait: Wait) -> None:
+    """What the run waits for, once: every look would be a change."""
+    kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
+    if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
+        note_error(conn, run, wait.error)
+
+
+def leave_turn(conn: Connection, run: str) -> None:
+    """Inside a transaction: whoever waited for that may go on."""
+    if has_queue(conn) and conn.jobs.end_turn(run):
+        release(conn)
+
+
+def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
+    """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
+    for run in conn.jobs.runs_of_server(server_queue()) if has_queue(conn) else ():
+        if run not in runs:
+            leave_turn(conn, run)
+
+
+def stands(conn: Connection, run: str) -> bool:
+    return has_queue(conn) and conn.jobs.has(run)
+
+
+def is_stopped(conn: Connection, run: str) -> bool:
+    """Whether somebody asked for the end of a run that a server drives."""
+    return has_queue(conn) and conn.jobs.is_asked_to_stop(run)

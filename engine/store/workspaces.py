@@ -1,0 +1,210 @@
+"""workspaces: where the files of a run are, and the changes of its rows when another folder or host takes them over."""
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.store import Store, among, listed_as_keys, select
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.runs import (
+    first_task,
+    ignored_in,
+    kept_repository,
+    read_options,
+    resealed,
+    with_subtasks,
+)
+from interlock.services.files.disk import path_below
+from interlock.state.clock import unix_time
+
+NOWHERE = "nowhere:"
+
+
+class Place(NamedTuple):
+    folder: str
+    at: str
+    """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
+
+
+def left_places(repository: Mapping[str, str], at: str) -> str:
+    """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
+    before = repository.get("moved_from", "").splitlines()
+    return "\n".join(dict.fromkeys([*before, at]))
+
+
+def place_of(conn: Connection, run: str) -> Place:
+    (folder,) = conn.execute("select workspace from runs where run = $1", (run,)).fetchone()
+    return Place(folder, kept_repository(conn, run).get("at", ""))
+
+
+def _in_folder(conn: Connection, run: str) -> list[str]:
+    """The run, and those that work in the same clone: subtasks, what carries out its plan, what delivers it."""
+    place = place_of(conn, run)
+    if not place.at:
+        return [run]
+    rows = conn.execute("select run from runs where workspace = $1", (place.folder,)).fetchall()
+    return [name for (name,) in rows]
+
+
+def is_begun(conn: Connection, run: str) -> bool:
+    return conn.execute("select 1 from runs where run = $1", (run,)).fetchone() is not None
+
+
+def newest_snapshot(conn: Connection, run: str) -> str:
+    """The last snapshot of the run's folder: the one that no other continues; empty: there is none yet."""
+    rows = _kept(conn, run)
+    continued = {base for *_, base in rows}
+    return max((row[:3] for row in rows if row[2] not in continued), default=(0.0, 0, ""))[2]
+
+
+def first_snapshot(conn: Connection, run: str) -> str:
+    """The snapshot of the files as they were cloned; empty: there is none."""
+    return min((row[:3] for row in _kept(conn, run) if not row[3]), default=(0.0, 0, ""))[2]
+
+
+def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
+    """Time, place in the run, name and base of each snapshot of the run's folder."""
+    runs = _in_folder(conn, run)
+    query = (
+        f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {among()}"
+    )
+    rows = conn.execute(query, (listed_as_keys(runs),)).fetchall()
+    if changed := kept_repository(conn, run).get("changed"):
+        by_person = "select $1, 0, name, base from blobs where part = 0 and name = $2"
+        rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
+    return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
+
+
+def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
+    """Inside a transaction: a person changed the files, which are as this snapshot now.
+
+    `elsewhere`: not in the clone of a worker, which is then to be made anew.
+    """
+    for name in _in_folder(conn, run):
+        kept = kept_repository(conn, name)
+        place = {"at": NOWHERE} if elsewhere else {}
+        if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
+            place["moved_from"] = left_places(kept, kept["at"])
+        set_repository(conn, name, {**kept, "changed": commit, **place})
+
+
+def move(
+    conn: Connection, run: str, old: Place, folder: str, repository: Mapping[str, str], note: str
+) -> None:
+    """Inside a transaction: the run, and those that work with it, have their files in another folder.
+
+    `note`: what their models are told.
+    """
+    for name in _in_folder(conn, run):
+        now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
+        set_repository(conn, name, {**kept_repository(conn, name), **now})
+        # The paths of changes that a kill may have cut off; others are told with their host's.
+        _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
+        if note:
+            add_note(conn, name, note)
+
+
+def move_task(home: Path, run: str, folder: str) -> None:
+    """The run, and the task and subtasks that it belongs to, work in another folder; their snapshots come along."""
+    from interlock.services.snapshots.snapshots import repository_name
+
+    store, name = Store(home), repository_name(Path(folder))
+    with closing(store.connect("FULL")) as conn:
+        old, runs = place_of(conn, run).folder, with_subtasks(conn, first_task(conn, run))
+        for one in runs:
+            _copy_snapshots(conn, one, home / "snapshots", name)
+        with conn.transaction():
+            for one in runs:
+                _move(conn, one, old, folder, "planned is not null")
+                conn.update("snapshots", {"repository": name}, {"run": one})
+
+
+def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None:
+    """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
+    from interlock.services.snapshots.snapshots import ShadowRepository
+
+    rows = conn.execute("select repository, before, after from snapshots where run = $1", (run,)).fetchall()
+    if ignored := ignored_in(read_options(conn, run)):
+        rows.append((ignored.repository, ignored.commit, ""))
+    for old in {repository for repository, *_ in rows} - {name}:
+        commits = {one for repository, *both in rows if repository == old for one in both if one}
+        ShadowRepository(folder / name).copy_snapshots(
+            ShadowRepository(path_below(folder, old)), sorted(commits)
+        )
+
+
+def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
+    """`planned`: which calls' paths."""
+    with resealed(conn, run):
+        conn.update("runs", {"workspace": folder}, {"run": run})
+    move_requests(conn, run, old, folder)
+    _move_planned(conn, run, old, folder, planned)
+
+
+def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
+    """Inside a transaction: change what the run's options say of its repository."""
+    with resealed(conn, run):
+        options = {**read_options(conn, run), "repository": dict(repository)}
+        conn.update("runs", {"options": json.dumps(options)}, {"run": run})
+
+
+def add_note(conn: Connection, run: str, text: str) -> None:
+    """Inside a transaction: tell the run's model in its next turn."""
+    order = "select coalesce(max(seq), 0) + 1 from undone where run = $1"
+    (seq,) = conn.execute(order, (run,)).fetchone()
+    conn.insert("undone", {"run": run, "seq": seq, "at": unix_time(), "text": text})
+
+
+def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
+    """Move the file paths in pending requests to another folder."""
+    rows = conn.execute("select id, request from approvals where run = $1 and answer is null", (run,))
+    for name, text in rows.fetchall():
+        request = json.loads(text)
+        for file in request.get("files", ()):
+            file["path"] = _moved(file["path"], old, new)
+        conn.update("approvals", {"request": json.dumps(request)}, {"id": name})
+
+
+def _move_planned(conn: Connection, run: str, old: str, new: str, which: str) -> None:
+    rows = conn.execute(
+        f"select message, idx, attempt, planned from journal where run = $1 and {which}", (run,)
+    )
+    for message, idx, attempt, text in rows.fetchall():
+        planned: dict[str, Any] = json.loads(text)
+        planned["path"] = _moved(planned["path"], old, new)
+        where = {"run": run, "message": message, "idx": idx, "attempt": attempt}
+        conn.update("journal", {"planned": json.dumps(planned)}, where)
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path
+
+
+class Undone(NamedTuple):
+    at: float
+    """Unix time."""
+    text: str
+    told: bool
+    """Whether the conversation has it."""
+
+
+def note_undone(home: Path, run: str, text: str) -> None:
+    """Keep what a person took back."""
+    with Store(home).open().writing("FULL") as conn:
+        add_note(conn, run, text)
+
+
+def undone(home: Path, run: str) -> list[Undone]:
+    """What was taken back, in order."""
+    rows = select(home, "select at, text, record is not null from undone where run = $1 order by seq", run)
+    return [Undone(at, text, bool(told)) for at, text, told in rows]
+
+
+def carry_over(home: Path, run: str, fork: str) -> None:
+    """Let a fork in the same folder tell its model, too, what the run's own hasn't heard yet."""
+    if all(one.told for one in undone(home, fork)):
+        for text in [one.text for one in undone(home, run) if not one.told]:
+            note_undone(home, fork, text)

@@ -1,0 +1,296 @@
+"""langgraph_replay: the replay of a LangGraph graph. Its nodes do not run: today's graph applies what they wrote again.
+A function given for one of them runs in its place.
+
+Today's edges, reducers and types count, so a step that they take differently is found. The routers of conditional edges
+are code like nodes, so where they led is applied, too. A node that changed since, or whose writes aren't kept, ends the
+replay there.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from langgraph.errors import GraphInterrupt
+
+from interlock.engine.masking import load_folder_redactor
+from interlock.engine.read import RunRow, step_rows
+from interlock.engine.store import Store
+from interlock.engine.store.approvals import SqlApprovals, answered_requests
+from interlock.engine.store.checkpoints import checkpoint_of
+from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
+from interlock.engine.store.runs import options_of
+from interlock.engine.store.steps import StepLog
+from interlock.graphs.foreign_callbacks import isolate_output_and_exits
+from interlock.graphs.foreign_interrupts import RecordedAnswers
+from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_requests import payload_as_text
+from interlock.graphs.langgraph_internals import (
+    BOOKKEEPING,
+    QUESTIONS,
+    DueTask,
+    checkpoint_with_writes,
+    due_tasks,
+    is_internal_channel,
+    replace_interrupt,
+    run_as_node,
+    unconditional_writes,
+)
+from interlock.graphs.pipeline import Pipeline
+from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.errors import THEIR_ERRORS, UserError
+from interlock.state.names import is_hidden_node
+from interlock.state.text import jsonable
+
+
+@dataclass(frozen=True)
+class Superstep:
+    """What followed a checkpoint: as recorded, and by today's graph."""
+
+    step: int
+    recorded: tuple[str, ...]
+    """Nodes, sorted: the order in which parallel ones ended says nothing."""
+    values: Mapping[str, Any]
+    """The recorded state after it."""
+    replayed: tuple[str, ...]
+    now: Mapping[str, Any] | None
+    """The state after it by today's graph; None: it ends there."""
+    why: str = ""
+    """Why it ends there."""
+    kind: str = ""
+    """`changed` or `record`: only running the node would tell what follows; `node`: today's graph raised."""
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A function that runs in place of a node."""
+
+    node: str
+    function: Any
+    since: int | None
+    """The root step from which it does; None: the first."""
+
+    def is_due(self, node: str, step: int) -> bool:
+        """Whether it runs as this node, leading to a step."""
+        return node == self.node and (self.since is None or step > self.since)
+
+
+async def apply_record(
+    home: Path, row: RunRow, chosen: Pipeline, until: int | None, instead: Instead | None = None
+) -> list[Superstep]:
+    """Apply a run's recorded writes, from its start to the first difference, or to a step.
+
+    Raises `UserError` if the graph lacks the node to replace.
+    """
+    store = Store(home)
+    with closing(store.connect()) as conn:
+        saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
+        app: Any = chosen.declared().compile(saver)
+        if instead and instead.node not in app.nodes:
+            has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
+            raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
+        record = _Record(home, row, conn, chosen, app, instead)
+        found: list[Superstep] = []
+        before = None
+        for one in _line(saver, row.run):
+            step = one.metadata.get("step", 0)
+            if until is not None and step > until:
+                break
+            made = await record.superstep(app, saver, before, one)
+            found.append(made)
+            if made.now is None or not is_same(made):
+                break
+            before = one
+        return found
+
+
+def _line(saver: Any, run: str) -> list[Any]:
+    """The run's checkpoints from the first to the newest, without those of branches that it left."""
+    place = {"configurable": {"thread_id": run, "checkpoint_ns": ""}}
+    known = {one.config["configurable"]["checkpoint_id"]: one for one in saver.list(place)}
+    line: list[Any] = []
+    name = max(known, default=None)
+    while name in known:
+        line.append(known[name])
+        above = line[-1].parent_config
+        name = above["configurable"]["checkpoint_id"] if above else None
+    return line[::-1]
+
+
+def is_same(made: Superstep) -> bool:
+    return made.recorded == made.replayed and made.now is not None and not _differing(made.values, made.now)
+
+
+def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return sorted(
+        key
+        for key in {**was, **now}
+        if repeatable_text(was.get(key, ...)) != repeatable_text(now.get(key, ...))
+    )
+
+
+class _Record:
+    def __init__(
+        self, home: Path, row: RunRow, conn: Any, chosen: Pipeline, app: Any, instead: Instead | None
+    ) -> None:
+        options = options_of(home, row.run)
+        self._instead, self._chosen, self._given = instead, chosen, options.get("context")
+        self._answers = RecordedAnswers(
+            (
+                (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
+                for _, request, answer in answered_requests(home, row.run)
+            ),
+            load_folder_redactor(Path(row.workspace), home).redact_request,
+        )
+        self._sources = node_sources_of(options)
+        self._today = node_sources(app)
+        steps = step_rows(home, row.run)
+        self._started = {step["task"]: step["started"] for step in steps}
+        self._nodes = {step["task"]: step["node"] for step in steps}
+        self._tasks: dict[str, dict[str, str]] = {}
+        """Checkpoint → task → node, of those that wrote an update."""
+        for (name, task), rows in groupby(task_writes(conn, row.run), lambda row: row[:2]):
+            wrote = [
+                (node, channel) for *_, node, channel in rows if channel not in (*BOOKKEEPING, _RETURNED)
+            ]
+            if wrote:
+                node = wrote[0][0] or self._nodes.get(task[:8], "")
+                self._tasks.setdefault(name, {})[task] = node
+
+    async def superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
+        step, values = after.metadata.get("step", 0), _values(saver, after.checkpoint)
+        if (
+            before is None or after.metadata.get("source") != "loop"
+        ):  # an input, or an update from outside: as it was
+            return Superstep(step, (), values, (), values)
+        recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
+        names = _shown(recorded.values())
+        due = _with_error_handlers(app, due_tasks(app, before), recorded)
+        today = _shown(task.name for task in due)
+        if names != today:
+            unknown = not recorded
+            return Superstep(
+                step, names, values, today, None, _MISSING.format(today) if unknown else "", "record"
+            )
+        if changed := self._changed(recorded, step):
+            why = f"Node {changed!r} has changed since it ran."
+            return Superstep(step, names, values, today, None, why, "changed")
+        try:
+            made = checkpoint_with_writes(app, before, await self._writes(app, before, recorded, due))
+        except GraphInterrupt as asked:
+            shown = payload_as_text(asked.args[0][0].value)
+            why = f"The function asks what nobody was asked: {shown}"
+            return Superstep(step, names, values, today, None, why, "node")
+        except THEIR_ERRORS as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            return Superstep(step, names, values, today, None, why, "node")
+        done = Superstep(step, names, values, today, _values(saver, made))
+        if is_same(done) or differing_keys(done):
+            return done
+        # The state is the same, and leads elsewhere.
+        ahead = after._replace(checkpoint=made, pending_writes=[])
+        follows = _shown(self._tasks.get(after.config["configurable"]["checkpoint_id"], {}).values())
+        return Superstep(step + 1, follows, values, _shown(task.name for task in due_tasks(app, ahead)), None)
+
+    def _changed(self, recorded: Mapping[str, str], step: int) -> str:
+        """The first of these tasks' nodes whose code isn't what it was; empty: none."""
+        for task, node in recorded.items():
+            then = self._then(task).get(node)
+            if self._instead and self._instead.is_due(node, step):
+                continue
+            if then and node in self._today and then["source"] != self._today[node]["source"]:
+                return node
+        return ""
+
+    def _then(self, task: str) -> Mapping[str, Any]:
+        """What the nodes were made of when a task ran."""
+        started = self._started.get(task[:8])
+        known = [one["nodes"] for one in self._sources if started is None or one["since"] <= started]
+        return known[-1] if known else {}
+
+    async def _writes(
+        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[DueTask]
+    ) -> list[tuple[DueTask, list[tuple[str, Any]]]]:
+        """What each task wrote, with today's edges in place of those that the node had then."""
+        left = {name: [t for t, node in recorded.items() if node == name] for name in {*recorded.values()}}
+        found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
+        for task in due:
+            if self._instead and self._instead.is_due(task.name, before.metadata.get("step", 0) + 1):
+                found.append((task, await self._written_by(self._instead.function, app, before, task)))
+                continue
+            ids = left[task.name]
+            own = ids.pop(ids.index(task.id)) if task.id in ids else ids.pop(0)
+            wrote = [(channel, value) for t, channel, value in before.pending_writes if t == own]
+            then = self._then(own).get(task.name)
+            if then is not None:
+                fixed = [pair for pair in wrote if pair[0] not in then["fixed"]]
+                wrote = [*fixed, *unconditional_writes(app, task.name)]
+            found.append((task, wrote))
+        return found
+
+    async def _written_by(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
+        """What a function writes as a task's node; what it asks is answered as recorded."""
+        context = self._chosen.graph_context(
+            self._given
+        )  # made for who runs alone: its class is code of theirs
+        replace_interrupt()
+        token = QUESTIONS.set(self._answers)
+        try:
+            with isolate_output_and_exits():
+                return await run_as_node(app, before, task, function, context)
+        finally:
+            QUESTIONS.reset(token)
+
+
+_MISSING = "The record has nothing that node {0[0]!r} wrote."
+
+
+_RETURNED = "__return__"
+"""What a `@task` writes: it is a part of the node that called it."""
+
+
+def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]) -> list[DueTask]:
+    """The tasks, with its error handler in place of a node that raised when the run was recorded."""
+    ran = {*recorded.values()}
+    handlers = [app.nodes[task.name].error_handler_node for task in due]
+    return [
+        task._replace(name=handler) if handler in ran and task.id not in recorded else task
+        for task, handler in zip(due, handlers, strict=True)
+    ]
+
+
+def _shown(nodes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
+
+
+def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
+    """The values of a checkpoint, with the contents of objects in their place."""
+    return checkpoint_of(*saver.serde.dumps_typed(checkpoint))["channel_values"]
+
+
+def differing_keys(made: Superstep) -> list[str]:
+    """Keys of the state whose values differ after a superstep."""
+    keys = _differing(made.values, made.now) if made.now is not None else []
+    return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
+
+
+_HEX = "[0-9a-f]{8}-[0-9a-f]{4}-%s[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+_RANDOM_ID = re.compile(rf'"id": "(?:{_HEX % 4}|(?:lc_)?run-+{_HEX % "[0-9a-f]"}(?:-\d+)?)"')
+"""Of a message: LangGraph's, or LangChain's, which names the model's run."""
+
+
+def repeatable_text(value: Any) -> str:
+    """The value as text, without the random ids that LangGraph and LangChain give to messages."""
+    try:
+        text = json.dumps(value, sort_keys=True, default=_text_of, allow_nan=False)
+    except (ValueError, TypeError):  # what JSON lacks: such numbers and keys
+        text = json.dumps(jsonable(value), sort_keys=True, default=str)
+    return _RANDOM_ID.sub('"id": ""', text)
+
+
+def _text_of(value: object) -> str:
+    return str(jsonable(value))

@@ -1,0 +1,116 @@
+"""model_fork: continues a run with another model, from one of its steps, in a fork with its own folder.
+
+A person's recorded answer applies only to an identical request; any other request waits.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver import runner
+from interlock.engine.driver.run_config import prepare_run
+from interlock.engine.driver.run_definition import restore_options
+from interlock.engine.driver.stop import provide_stop
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.read import RunRow
+from interlock.engine.store.approvals import answered_requests
+from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.runs import options_of
+from interlock.engine.travel.fork import Forked, fork_run
+from interlock.engine.travel.replay import (
+    AsRecorded,
+    Paths,
+    Point,
+    Prompt,
+    gone_through,
+    parting,
+    points,
+    prompts_after,
+    recorded_run,
+    way,
+)
+from interlock.graphs.langgraph_internals import pending_input
+from interlock.graphs.pipeline import Pipeline
+
+_SAME = ("kind", "preview", "questions")
+"""What a person sees of a request besides the call."""
+
+
+@dataclass(frozen=True)
+class GoneOn:
+    """The result of continuing with another model."""
+
+    fork: Forked
+    divergence: dict[str, Any] | None
+    """The first step whose nodes differ from the recorded ones: `step`, `recorded`, `replayed`."""
+    paths: Paths
+    outcome: Outcome
+
+
+async def go_on_with(
+    home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
+) -> GoneOn:
+    """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
+    row, chosen, recorded = recorded_run(home, name)
+    options = _checked(home, row, chosen, model)
+    fork = fork_run(home, row.run, recorded[0].step if step is None else step)
+    _with_model(home, fork.run, model)
+    outcome = await _driven(home, row.run, fork, options, renderers)
+    paths = Paths(way(home, row.run), way(home, fork.run))
+    return GoneOn(fork, _other_way(recorded, points(home, fork.run, chosen)), paths, outcome)
+
+
+def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
+    """The options to drive the fork with; `prepare` raises what is wrong with them."""
+    kept = {**options_of(home, row.run), "fake": None, "record_to": None}
+    options = Options(home=home, model=model, env=dict(os.environ))
+    restored_options = restore_options(options, kept, row.workspace)
+    chosen.check_model_switch(row.run)
+    prepare_run(restored_options, chosen.needs_model)
+    return options
+
+
+def _with_model(home: Path, fork: str, model: str) -> None:
+    """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
+
+    def changed(values: dict[str, Any]) -> None:
+        for channels in (values, pending_input(values)):
+            channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
+
+    change_newest(home, fork, {"model": model, "fake": None, "record_to": None}, changed)
+
+
+async def _driven(
+    home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
+) -> Outcome:
+    async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
+        asked: Mapping[str, str] = prompt.asked if prompt else {}
+        modes: Any = {name: value for name, value in asked.items() if name != "chosen_mode"}
+        given, text = replace(options, **modes), prompt and prompt.text
+        with provide_stop() as stop:
+            return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
+
+    answers: dict[str, list[Mapping[str, Any]]] = {}
+    for _, request, answer in answered_requests(home, run):
+        call = request["call"]
+        answers.setdefault(_name(request, call["name"], call["args"]), []).append(answer)
+    people = AsRecorded(answers, lambda request: _name(request, request["tool_name"], request["args"]))
+    prompts = prompts_after(home, run, fork.step)
+    return await gone_through(
+        home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
+    )
+
+
+def _name(request: Any, tool: str, args: dict[str, Any]) -> str:
+    shown = {key: request.get(key) or None for key in _SAME}
+    return json.dumps([tool, args, shown], sort_keys=True)
+
+
+def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+    """The first divergence in nodes; states are ignored, as they differ from the first reply on."""
+    sides = (parting(was, now) for was, now in zip_longest(recorded, made))
+    return next((one for one in sides if one["recorded"] != one["replayed"]), None)

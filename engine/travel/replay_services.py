@@ -1,0 +1,393 @@
+"""replay_services: services and nodes of a replay. They answer from a run's rows and reach nothing outside."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from interlock.engine.driver.budget import RunBudget
+from interlock.engine.driver.checks import SUBJECT
+from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.delegation import RunAgents
+from interlock.engine.read import RunRow, Step
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.journal import RecordedEffects, SqlJournal
+from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
+from interlock.engine.store.runs import options_of, read_options
+from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.user_nodes import run_or_replay
+from interlock.prompts import digest
+from interlock.services.checks.test_table import CheckTable
+from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
+from interlock.services.models.script import ScriptEntry, to_script_entry
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.checks import CheckEnd, Checks, TestChanges
+from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
+from interlock.state.deps import ContextSource
+from interlock.state.errors import RunError
+from interlock.state.events import Emit
+from interlock.state.hooks import HookOutcome, Unsettled
+from interlock.state.journal import JournalRow
+from interlock.state.messages import Message, TextPart, Usage
+from interlock.state.node import node, spec_of
+from interlock.state.run import HookEvent
+from interlock.state.tooling import Tool, ToolRun, Toolset
+
+_NOT_RECORDED = "The run made no such call, so a replay has no result of it."
+
+
+def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[ScriptEntry]:
+    """Return the run's replies as entries of a script, as `--record-responses` writes them."""
+    found = list[ScriptEntry]()
+    filled = Counter[tuple[str, str]]()
+    for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
+        who = (reply.agent, reply.role)
+        for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
+            found.append(ScriptEntry(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
+        filled[who] = reply.ordinal + 1
+        entry = to_script_entry(
+            transcript.message(reply.record),
+            role=reply.role,
+            agent=reply.agent,
+            ordinal=reply.ordinal,
+            usage=Usage(input=reply.input, output=reply.output, cached=reply.cached, thoughts=reply.thoughts),
+            finish_reason=reply.finish_reason,
+            problem=reply.problem,
+        )
+        found.append(entry)
+    return found
+
+
+class Record(NamedTuple):
+    """What a run's drives are answered from, read once: each answer is given once, whichever drive asks."""
+
+    context: "Context"
+    undone: Mapping[str, Sequence[str]]
+    """Record → the notes about undone files that follow it."""
+    results: Mapping[str, ToolResult]
+    """Of `results_of`."""
+    hooks: "RecordedHooks"
+
+
+def record_of(services: DriveServices, hooked: str) -> Record:
+    """Read the record. `hooked`: the events that had hooks."""
+    journal = services.journal
+    hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
+    chain = SqlChain(journal.conn).messages(journal.run)
+    messages = [(parent, services.transcript.message(name)) for name, parent in chain]
+    undone: dict[str, list[str]] = {}
+    for parent, message in messages:
+        if text := message.part(UNDONE):
+            undone.setdefault(parent, []).append(text)
+    return Record(context_of(messages), undone, results_of(journal), hooks)
+
+
+def recorded_services(services: DriveServices, record: Record) -> DriveServices:
+    """The drive's services, with the record in place of tools, hooks and the workspace."""
+    journal = services.journal
+    services.mcp().replay(recorded_servers(journal.conn))
+    if isinstance(budget := services.models().budget, RunBudget):
+        budget.usage = replace(budget.usage, outlives_kills=False)
+    transcript = services.transcript
+    same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
+    transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
+    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
+    toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
+    deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
+    deps = replace(deps, checks=hooks.checks(services.deps.checks))
+    deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
+    deps = replace(deps, context=RecordedContext(deps.context, record.context.memory, record.context.in_git))
+    if isinstance(deps.agents, RunAgents):
+        real = deps.agents.toolset
+
+        def recorded(chosen: Mapping[str, Tool], counts: Callable[[str], bool]) -> Toolset:
+            return cast(Toolset, RecordedToolset(real(chosen, counts), toolset.results))
+
+        deps.agents.toolset = recorded
+        deps.agents.hooks = hooks  # pyright: ignore[reportAttributeAccessIssue] - asked for its agents only
+        deps.agents.root = deps
+    return replace(services, deps=deps, journal=kept)
+
+
+_JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
+
+
+def _as_recorded(contexts: Mapping[str, Message], alike: bool, parent: str, message: Message) -> Message:
+    """Replace a context message (workspace, repository, date) by the recorded one.
+
+    `contexts`: by the record before. Without `alike`, the prompts that make it have changed since, so its structured
+    form is kept.
+    """
+    if (not alike and not isinstance(message.content, str)) or message.origin != "context":
+        return message
+    return contexts.get(parent, message)
+
+
+class Context(NamedTuple):
+    messages: Mapping[str, Message]
+    """Record → the context message that follows it."""
+    memory: Set[str]
+    """Names of the memory files the run came across."""
+    in_git: bool
+    """Whether the model was told of a git repository."""
+
+
+def context_of(messages: Iterable[tuple[str, Message]]) -> Context:
+    """Return what messages tell of the context. `messages`: each with the record before it."""
+    found, memory, in_git = dict[str, Message](), set[str](), False
+    for parent, message in messages:
+        in_git = in_git or (message.role == "system" and bool(message.part("git")))
+        if message.origin == "context":
+            found.setdefault(parent, message)
+            sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
+            memory |= {name.removeprefix(MEMORY) for name in sections if name.startswith(MEMORY)}
+    return Context(found, memory, in_git)
+
+
+class RecordedContext:
+    """Today's context, but memory files near a call, and a repository that is gone, are the recorded ones."""
+
+    def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
+        self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
+
+    def facts(self) -> SystemFacts:
+        facts = self._inner.facts()
+        return replace(facts, in_git=facts.in_git or self._was_in_git)
+
+    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+        """The files by name; their texts come from the record when they are appended."""
+        met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
+        named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
+        return [MemoryText(Path(name), name, "", "") for name in named]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@dataclass
+class RecordedJournal(SqlJournal):
+    """Never repeats a call or replaces a result."""
+
+    recorded: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Record → the notes about undone files that follow it."""
+
+    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+        row: JournalRow | None = self.find(key, call)
+        if row is None or row.state != "done":
+            super().finish(key, call, result)
+
+    def _untold(self, head: str) -> list[tuple[int, str]]:
+        """What the recorded conversation tells there."""
+        return [(0, text) for text in self.recorded.get(head, ())]
+
+
+def results_of(journal: SqlJournal) -> dict[str, ToolResult]:
+    """Results of calls that never ran, to tell what was wrong with them; by call without its attempt."""
+    found: dict[str, ToolResult] = {}
+    for message, index, attempt in never_begun(journal.conn, journal.run):
+        key = CallKey(message=message, index=index, attempt=attempt)
+        call = journal.call(key)
+        row = journal.find(key, call)
+        if row is not None and row.result is not None:
+            found[_name(call)] = row.result
+    return found
+
+
+def _name(call: CallView) -> str:
+    return json.dumps([call.id, call.name, call.args])
+
+
+@dataclass
+class RecordedToolset:
+    """Tools by name and declaration; their effects come only from the record."""
+
+    inner: Toolset
+    results: Mapping[str, ToolResult]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def invalid(self, call: CallView) -> str | None:
+        error = self._error(call)
+        return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
+
+    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+        error = self._error(call)
+        refused = error.get("type") in (
+            None,
+            "policy_violation",
+            "rejected",
+            "blocked_by_hook",
+            "stopped_by_hook",
+        )
+        problem = None if refused else str(error.get("message"))
+        return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
+
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
+        return failure("not_recorded", _NOT_RECORDED)
+
+    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
+        return failure("not_recorded", _NOT_RECORDED)
+
+    def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
+        return None
+
+    def _error(self, call: CallView) -> dict[str, Any]:
+        result = self.results.get(_name(call))
+        return dict(result.error or {}) if result else {}
+
+
+@dataclass
+class RecordedHooks:
+    """Recorded hook replies, in firing order."""
+
+    configured: str
+    conn: Connection
+    outputs: Path
+    run: str
+
+    def __post_init__(self) -> None:
+        self._replies: dict[tuple[str, str], list[list[SourcedReply]]] = {}
+        rows = recorded_hooks(self.conn)
+        for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
+            replies = [SourcedReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
+            self._replies.setdefault((event, subject), []).append(replies)
+        checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
+        self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]
+
+    def _reply(self, text: str | None, file: str | None) -> Reply:
+        return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
+
+    def checks(self, real: Checks) -> "RecordedChecks":
+        """The run's check, answered from the record."""
+        return RecordedChecks(real.command, real.holds_tests, self._ends)
+
+    async def fire(
+        self,
+        event: HookEvent,
+        key: str,  # noqa: ARG002 - as Hooks
+        payload: Mapping[str, JsonValue],  # noqa: ARG002 - as Hooks
+        *,
+        subject: str = "",
+        emit: Emit,  # noqa: ARG002 - as Hooks
+    ) -> HookOutcome:
+        firings = self._replies.get((event, subject), [])
+        return merge_replies(event, firings.pop(0)) if firings else HookOutcome()
+
+    def unsettled(self, unknown: str) -> Unsettled:
+        raise KeyError(unknown)
+
+    def for_agent(self, _: str) -> "RecordedHooks":
+        return self
+
+
+@dataclass
+class RecordedChecks:
+    """How the run's checks ended, in their order; a replay runs none."""
+
+    command: str
+    holds_tests: bool
+    ends: list[CheckEnd]
+
+    def is_test(self, path: str) -> bool:
+        return CheckTable(self.command).is_test(path)
+
+    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+        if not self.ends:
+            raise RunError("The record has no further check: the replay would run one.")
+        return self.ends.pop(0)
+
+    async def changes(self) -> TestChanges:
+        return TestChanges()
+
+    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
+        return await self.run(key)
+
+
+class NoSnapshots:
+    """Does nothing: a replay changes no files."""
+
+    async def before(self, key: CallKey) -> None: ...
+
+    async def after(self, key: CallKey, changed: str = "") -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Seen:
+    """Recorded writes of the nodes that read files, an index or a clock."""
+
+    def __init__(
+        self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]], steps: Sequence[Step]
+    ) -> None:
+        """`states`: by root step. `steps`: those of the root graph."""
+        self._row = row
+        self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
+        self._written: dict[str, list[_Written]] = {}
+        later: dict[int, set[str]] = {}
+        taken = [step for step in steps if not step.failed]
+        lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
+        for step in reversed(taken):
+            if (values := states.get(step.step)) is not None:
+                over = later.setdefault(step.step, set())
+                keys = step.keys
+                if not keys and step.step in lone:
+                    keys = _changed(states.get(step.step - 1, {}), values)
+                known = {key: values[key] for key in keys if key in values and key not in over}
+                label = {"label": step.route} if step.route and step.keys else {}
+                written = _Written({**known, **label}, over.isdisjoint({*keys} - {"label"}))
+                self._written.setdefault(step.node, []).insert(0, written)
+                over |= {*keys}
+
+    def workflow(self, own: Pipeline) -> Pipeline:
+        """Substitute the recorded writes for these nodes, once for each time they ran."""
+        if own.name != self._row.workflow or (own.name == "context" and not self._alike):
+            return own
+        for name, function in nondeterministic_nodes(own).items():
+            written = self._written.get(name, [])
+            if function:
+                own = replace_node_when(own, name, *_again(function, written))
+            else:
+                own = replay_subgraph(own, name, partial(_next, written))
+        return own
+
+
+def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys changed by a part with supersteps of its own, which have separate rows."""
+    changed = (key for key, value in values.items() if before.get(key, ...) != value)
+    return tuple(key for key in changed if not key.startswith("branch:"))
+
+
+class _Written(NamedTuple):
+    keys: dict[str, Any]
+    whole: bool
+    """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""
+
+
+def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
+    spec = spec_of(function)
+    assert spec is not None
+
+    @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, nondeterministic=True)
+    async def again(state: Any, runtime: Any) -> Any:
+        found = written.pop(0)
+        known = {key: value for key, value in found.keys.items() if key in spec.writes}
+        return known if found.whole else {**await run_or_replay(function, state, runtime), **known}
+
+    return again, lambda: bool(written)
+
+
+def _next(written: list[_Written]) -> dict[str, Any] | None:
+    """None: not everything the part wrote is known, so it must run."""
+    found = written.pop(0) if written else None
+    return found.keys if found and found.whole else None

@@ -1,0 +1,87 @@
+"""run_export: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.checkouts import files_on_this_host
+from interlock.engine.masking import load_folder_redactor, mask_secrets
+from interlock.engine.read import RunRow, models, path, steps, waiting_requests
+from interlock.engine.read.calls import agents, answered, calls, reasons
+from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
+from interlock.engine.store.chain import messages_at
+from interlock.engine.store.checkpoints import current_state
+from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.workspaces import undone
+from interlock.services.models.facts import ModelFacts
+from interlock.state.errors import InterlockError
+from interlock.state.messages import Usage
+from interlock.state.names import is_hidden_node
+
+FORMAT = "interlock-run-1"
+
+
+def record_of(home: Path, run: RunRow) -> dict[str, Any]:
+    """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
+    taken = [step for step in steps(home, run.run) if not is_hidden_node(step.node)]
+    whole, by_call = _diffs(home, run)
+    made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
+    used = costs(run, models(home, run.run))
+    known = [model["usd"] for model in used.values() if model["usd"] is not None]
+    return {
+        "format": FORMAT,
+        **run._asdict(),
+        "path": path(taken),
+        "steps": [step._asdict() for step in taken],
+        "reasons": [reason._asdict() for reason in reasons(home, run.run)],
+        "calls": made,
+        "agents": [agent._asdict() for agent in agents(home, run.run)],
+        "models": used,
+        "usd": sum(known) if len(known) == len(used) and used else None,
+        "undone": [one._asdict() for one in undone(home, run.run)],
+        "answered": list(answered(home, run.run)),
+        "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
+        "messages": _messages(home, run.run),
+        "state": _state(home, run),
+        "diff": whole,
+    }
+
+
+def _state(home: Path, run: RunRow) -> dict[str, Any]:
+    """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
+    values = current_state(home, run.run)
+    return {} if "head" in values else mask_secrets(values, load_folder_redactor(Path(run.workspace), home))
+
+
+def _messages(home: Path, run: str) -> list[dict[str, Any]]:
+    head = str(current_state(home, run).get("head") or "")
+    return [m.model_dump(mode="json", exclude_defaults=True) for m in messages_at(home, run, head)]
+
+
+def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
+    """Diffs of the whole run, and of each call by its key; empty if a snapshot or git is missing."""
+    own = [s for s in snapshots(home, run.run) if not s.inherited and s.after]
+    changed = [s for s in own if s.before != s.after]
+    if not changed:
+        return "", {}
+    try:
+        with files_on_this_host(home, run, files=False) as here:
+            each = RunFiles(home, here).diff_each_call(changed)
+            return diff_calls(home, here, own), {s.key: diff for s, diff in zip(changed, each, strict=True)}
+    except InterlockError as error:
+        return f"The files can't be shown: {error}", {}
+
+
+def costs(run: RunRow, used: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """`used`, by model, with the cost also of calls whose price wasn't known when they were made, or not kept yet."""
+    if all(amounts["usd"] is not None for amounts in used.values()):
+        return used
+    facts = ModelFacts(load_folder_settings(Path(run.workspace)), os.environ)
+    found: dict[str, dict[str, Any]] = {}
+    for name, amounts in used.items():
+        prices = facts.prices(name) if amounts["usd"] is None else None
+        tokens = Usage(
+            input=amounts["input_tokens"], output=amounts["output_tokens"], cached=amounts["cached"]
+        )
+        found[name] = {**amounts, "usd": prices[0].cost(tokens) if prices else amounts["usd"]}
+    return found
