@@ -121,7 +121,7 @@ def show(args: Args) -> int | None:
     run = client.run(args.run)
     if args.verify:
         return _verify_run(client, run.run, args.json)
-    if args.dropped_messages:
+    if args.dropped:
         _show_dropped(client, run.run, args.json)
     elif args.at is not None:
         _show_state(client, run.run, args.at, args.json)

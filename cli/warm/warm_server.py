@@ -141,7 +141,7 @@ class _WarmServer(ForkServer):
         os.umask(given["umask"])
         sys.argv = given["argv"]
         _follow_job_control(client, told)
-        return import_module(PROGRAM).run(sys.argv[1:], own_process=True)
+        return import_module(PROGRAM).run_command_line(sys.argv[1:], own_process=True)
 
     def _refusal(self, client: int, given: Mapping[str, Any]) -> str:
         theirs = {"variables": warm.import_time_variables(given["env"]), "interpreter": given["interpreter"]}
