@@ -26,8 +26,8 @@ from interlock.acp.wire import (
 )
 from interlock.cli.version import VERSION
 from interlock.engine.client import Client, Options
-from interlock.state.errors import CredentialsError, InterlockError, UserError, bug
-from interlock.state.text import object_of
+from interlock.state.errors import CredentialsError, InterlockError, UserError, as_bug_error
+from interlock.state.text import as_object
 
 if TYPE_CHECKING:
     from interlock.acp.session import EditorSession
@@ -93,7 +93,7 @@ class Agent:
         except RpcError as error:
             answer = {"error": error.fields}
         except Exception as error:
-            found = error if isinstance(error, InterlockError) else bug(error)
+            found = error if isinstance(error, InterlockError) else as_bug_error(error)
             code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
             answer = {"error": RpcError(code, str(found)).fields}
         if "id" in frame:
@@ -116,8 +116,8 @@ class Agent:
         client: dict[str, Any] = _optional_param(params, "clientCapabilities", dict) or {}
         self._client = client
         Thread(target=_preimport_modules, daemon=True).start()
-        by_launch = object_of(client.get("_meta")).get("terminal-auth") is True
-        in_terminal = by_launch or object_of(client.get("auth")).get("terminal") is True
+        by_launch = as_object(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or as_object(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},

@@ -16,7 +16,7 @@ from interlock.engine.client.requests import (
     make_decision,
     option_line,
 )
-from interlock.state.text import object_of, visible
+from interlock.state.text import as_object, visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
@@ -105,7 +105,7 @@ async def request_permission(
         "toolCall": tool_call_of_request(request, drawing),
         "options": [option for option, _ in offered.values()],
     }
-    chosen = object_of(object_of(await wire.request("session/request_permission", params)).get("outcome"))
+    chosen = as_object(as_object(await wire.request("session/request_permission", params)).get("outcome"))
     if chosen.get("outcome") == "cancelled":
         return cancel_decision(request)
     found = offered.get(str(chosen.get("optionId")))
@@ -124,7 +124,7 @@ async def request_choice(
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.request("session/request_permission", params)
-    chosen = str(object_of(object_of(answer).get("outcome")).get("optionId"))
+    chosen = str(as_object(as_object(answer).get("outcome")).get("optionId"))
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(names) else None
 
 
@@ -137,10 +137,10 @@ async def request_form(wire: Wire, session: str, request: Pending) -> Decision |
         "message": message,
         "requestedSchema": form_schema(request),
     }
-    fields = object_of(await wire.request("elicitation/create", params))
+    fields = as_object(await wire.request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancel_decision(request) if fields.get("action") == "cancel" else None
-    return decide_from_form(request, object_of(fields.get("content")))
+    return decide_from_form(request, as_object(fields.get("content")))
 
 
 def cancel_decision(request: Pending) -> Decision | None:

@@ -20,7 +20,7 @@ from interlock.engine.client.front_end import UNFINISHED, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
-from interlock.state.text import object_of
+from interlock.state.text import as_object
 
 _ALL = 1_000_000
 """Messages of a conversation that are shown again: all of them."""
@@ -43,7 +43,7 @@ class EditorSession:
         self._own = ExtensionReader(options, self.talk.workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
-        terminals = object_of(client.get("_meta")).get("terminal_output") is True
+        terminals = as_object(client.get("_meta")).get("terminal_output") is True
         self.drawing = UpdateRenderer(self.talk.workspace, terminals)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
@@ -301,7 +301,7 @@ class EditorSession:
         if permission_requests.needs_text(request):
             if words:
                 return permission_requests.decide_with_answers(request, [words])
-            if object_of(self._client.get("elicitation")).get("form") is not None:
+            if as_object(self._client.get("elicitation")).get("form") is not None:
                 return await permission_requests.request_form(self._wire, self.name, request)
             self.update(
                 message_chunk(
@@ -346,11 +346,11 @@ class ClientFiles:
     """The client's `fs/*` methods, as far as it offers them (`Buffers`). Not for use in the wire's own event loop."""
 
     def __init__(self, wire: Wire, session: str, client: Mapping[str, Any]) -> None:
-        self._offers = object_of(client.get("fs"))
+        self._offers = as_object(client.get("fs"))
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
     def text(self, path: Path) -> str | None:
-        content = object_of(self._asked("readTextFile", "fs/read_text_file", path)).get("content")
+        content = as_object(self._asked("readTextFile", "fs/read_text_file", path)).get("content")
         return content if isinstance(content, str) else None
 
     def write(self, path: Path, text: str) -> None:

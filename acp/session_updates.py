@@ -19,8 +19,8 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.task import steps_of
-from interlock.state.text import cut_line, visible
+from interlock.state.task import parse_steps_of_todos
+from interlock.state.text import find_cut_diff_line, visible
 from interlock.tools.table import TOOLS
 
 Update = dict[str, Any]
@@ -191,13 +191,15 @@ def diff_contents(diff: str, path: str) -> Iterator[Update]:
         new = "".join(line[1:] for line in lines if line[:1] in "+ ")
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
-    if cut := cut_line(diff):
+    if cut := find_cut_diff_line(diff):
         yield content_block(cut)
 
 
 def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
     todos: Any = args.get("todos") or []
-    steps: list[Mapping[str, Any]] = [{**s} for s in steps_of(todos)] if isinstance(todos, str) else todos
+    steps: list[Mapping[str, Any]] = (
+        [{**s} for s in parse_steps_of_todos(todos)] if isinstance(todos, str) else todos
+    )
     entries = [
         {
             "content": str(step["description"]),

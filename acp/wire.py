@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from interlock.state.text import object_of
+from interlock.state.text import as_object
 
 Frame = dict[str, Any]
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
@@ -129,7 +129,7 @@ class Wire:
         if answer is None or answer.done():  # withdrawn meanwhile, or never asked
             return
         if "error" in frame:
-            fields = object_of(error := frame["error"])
+            fields = as_object(error := frame["error"])
             code = fields.get("code")
             text = str(fields.get("message") or error)
             answer.set_exception(RpcError(code if isinstance(code, int) else INTERNAL, text))
@@ -155,7 +155,7 @@ class Wire:
 
 
 def _frame_id(frame: object) -> str | int | None:
-    name = object_of(frame).get("id")
+    name = as_object(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 

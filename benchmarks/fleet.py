@@ -145,9 +145,9 @@ def _made(
 
 
 def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
-    from interlock.fleet.setup import set_up
+    from interlock.fleet.setup import create_store_and_queue
 
-    set_up(matrix.home())
+    create_store_and_queue(matrix.home())
     begun, over = time.monotonic(), threading.Event()
     plan = planned(args.faults, bool(matrix.network), matrix.chance)
     people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)

@@ -65,7 +65,7 @@ def _passes(name: str) -> bool:
 
 
 def _scene(name: str) -> bool:
-    from interlock.fleet.setup import set_up
+    from interlock.fleet.setup import create_store_and_queue
 
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-fleet-")))
@@ -90,7 +90,7 @@ def _scene(name: str) -> bool:
         stack.callback(model.shutdown)
         host = Host(0, folder, env, concurrency=4)
         matrix = Matrix(folder, store, env, Random(0), [host], None, server, None, model)
-        set_up(matrix.home())
+        create_store_and_queue(matrix.home())
         for number in range(_RUNS):
             matrix.submit(number)
         stack.callback(host.kill)

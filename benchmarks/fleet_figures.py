@@ -192,14 +192,14 @@ def decided(env: dict[str, str], first: int, number: int) -> None:
 def _throughput(server: Server, folder: Path) -> None:
     """Runs a second with more and more workers, a model that takes 100 ms, and no other wait to speak of."""
     from interlock.engine.client import Client, Options, state_home
-    from interlock.fleet.setup import set_up
+    from interlock.fleet.setup import create_store_and_queue
 
     store = server.start()
     for workers in (1, 2, 4, 8):
         place = folder / str(workers)
         env = laid_out(place, Model(place / "count.txt", (100, 100)), store)
         home = state_home(env)
-        set_up(home)
+        create_store_and_queue(home)
         hosts = [Host(n, place, env) for n in range(workers)]
         for host in hosts:
             atexit.register(host.kill)

@@ -41,10 +41,12 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
         _end_structured_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
-        from interlock.state.errors import bug
+        from interlock.state.errors import as_bug_error
 
         return _report_error(
-            argv, error, _diagnose_lost_output(argv, error) or _diagnose_store_error(error) or bug(error)
+            argv,
+            error,
+            _diagnose_lost_output(argv, error) or _diagnose_store_error(error) or as_bug_error(error),
         )
 
 

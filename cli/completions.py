@@ -133,9 +133,9 @@ def _complete_models(_: Sequence[str]) -> list[Word]:
 
 
 def _complete_modes(_: Sequence[str]) -> list[Word]:
-    from interlock.prompts import names
+    from interlock.prompts import prompt_names
 
-    return [Word(name.removeprefix("modes/")) for name in names() if name.startswith("modes/")]
+    return [Word(name.removeprefix("modes/")) for name in prompt_names() if name.startswith("modes/")]
 
 
 def _complete_calls(words: Sequence[str]) -> list[Word]:

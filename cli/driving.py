@@ -12,8 +12,8 @@ from interlock.cli.render.view import View
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
-from interlock.state.errors import InterlockError, UserError, bug
-from interlock.state.text import harmless, visible
+from interlock.state.errors import InterlockError, UserError, as_bug_error
+from interlock.state.text import escape_controls, visible
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -81,7 +81,7 @@ def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, cli
             print_trace(outcome, client.options)
             return outcome.exit_code
     except Exception as error:
-        failure = error if isinstance(error, InterlockError) else bug(error)
+        failure = error if isinstance(error, InterlockError) else as_bug_error(error)
         show_failure(view, failure)
         if failure is error:
             raise
@@ -142,7 +142,7 @@ def await_notifications(outcome: Outcome, sent: "Sequence[Future[list[str]] | No
 
 def print_trace(outcome: Outcome, options: Options) -> None:
     if options.debug and outcome.trace:
-        sys.stderr.write(harmless(outcome.trace))
+        sys.stderr.write(escape_controls(outcome.trace))
 
 
 def _ignore_closed_pipe(show: Callable[[], None]) -> None:

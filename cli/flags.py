@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, add_flag, number_type, one_of, parse_duration, positive_number
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    add_flag,
+    duration_argument,
+    number_type,
+    one_of,
+    positive_number,
+)
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
 from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
@@ -43,7 +51,7 @@ def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
         group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=positive_number
     )
     add_flag(
-        group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=parse_duration
+        group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration_argument
     )
     add_flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("auto", "native", "json", "xml"))

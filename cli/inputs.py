@@ -69,11 +69,11 @@ def typed_prompt(words: str | None) -> str:
 
 
 def _join_prompt(piped: str, prompt: str) -> str:
-    from interlock.state.command import is_name, split_prompt
+    from interlock.state.command import is_command_name, split_prompt
 
     if not piped or not prompt:
         return piped or prompt
-    if is_name(split_prompt(prompt)[0]):
+    if is_command_name(split_prompt(prompt)[0]):
         return f"{prompt}\n\n{piped}"
     apart = "\n" if piped.startswith("/") else ""  # piped text names no command
     return f"{apart}{piped}\n\n{prompt}"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from interlock.cli.render.output import stdout_paint
 from interlock.cli.suggestions import suggest_nearest
 from interlock.state.errors import UserError
-from interlock.state.text import as_seconds
+from interlock.state.text import parse_duration
 
 _OTHER_PROGRAMS_FLAGS = {
     "--list-sessions": "List runs with: interlock runs",
@@ -268,9 +268,9 @@ def number_type(
     return read
 
 
-def parse_duration(text: str) -> float:
+def duration_argument(text: str) -> float:
     """Seconds from `90`, `90s`, `15m`, `2h`."""
-    seconds = as_seconds(text)
+    seconds = parse_duration(text)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
     return seconds

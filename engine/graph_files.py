@@ -23,7 +23,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import is_data_type
 from interlock.services.process.stdout import redirect_prints_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _USUAL_NAMES = ("graph", "agent", "app", "workflow")
 
@@ -304,7 +304,7 @@ def _find_graph(module: ModuleType, file: Path, attribute: str) -> Any:
     graphs = {name: one for name, one in vars(module).items() if is_graph(one) and not name.startswith("_")}
     if attribute:
         if not hasattr(module, attribute):
-            hint = nearest(attribute, graphs) or f" It has the graphs: {', '.join(graphs) or 'none'}."
+            hint = did_you_mean(attribute, graphs) or f" It has the graphs: {', '.join(graphs) or 'none'}."
             raise ConfigError(f"{file} has no {attribute!r}.{hint}")
         return getattr(module, attribute)
     usual = [name for name in _USUAL_NAMES if name in graphs]

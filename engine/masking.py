@@ -35,7 +35,7 @@ def load_folder_redactor(root: Path, home: Path) -> Redactor:
     configuration = load_default_configuration(root)
     env = configuration.environment.values
     try:
-        settings = configuration.loaded.settings
+        settings = configuration.loaded_settings.settings
     except ConfigError:
         settings = Settings()
     return make_redactor(settings, env, home)

@@ -35,7 +35,7 @@ from interlock.services.snapshots.snapshots import (
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
-from interlock.state.text import counted, listed
+from interlock.state.text import format_count, join_some
 from interlock.state.workspace import PathRefused
 
 _NAMED = 5
@@ -226,7 +226,7 @@ def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, in
 
 def load_folder_settings(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    return load_default_configuration(root).loaded.settings
+    return load_default_configuration(root).loaded_settings.settings
 
 
 def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
@@ -307,7 +307,7 @@ def _generated_files_line(generated: set[str]) -> str:
     """A line that no diff has, and that programs which read diffs pass over."""
     if not generated:
         return ""
-    return f"{counted(len(generated), 'generated file')} not shown: {listed(sorted(generated), _NAMED)}\n"
+    return f"{format_count(len(generated), 'generated file')} not shown: {join_some(sorted(generated), _NAMED)}\n"
 
 
 def unrestorable_line(home: Path, run: RunRow) -> str:
@@ -325,8 +325,9 @@ def _unsaved_line(home: Path, run: str) -> str:
     named = [made[key] for key in found.calls if key in made]
     count = len(found.calls) + found.more
     return (
-        f"No snapshots were taken around {counted(count, 'call')}, so what {'it' if count == 1 else 'they'} changed "
-        f"stays: {listed(named, _NAMED)}. The reason: {found.why}."
+        f"No snapshots were taken around {format_count(count, 'call')}, "
+        f"so what {'it' if count == 1 else 'they'} changed "
+        f"stays: {join_some(named, _NAMED)}. The reason: {found.why}."
     )
 
 
@@ -355,7 +356,7 @@ def check_restorable(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> Non
 
 
 def _list_paths(paths: list[str]) -> str:
-    return listed([*map(repr, paths)], _NAMED)
+    return join_some([*map(repr, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):

@@ -22,8 +22,8 @@ from interlock.engine.store.workspaces import (
     newest_snapshot,
     place_of,
 )
-from interlock.fleet.commits import Commits, restore
-from interlock.fleet.mirrors import Mirror, check_there
+from interlock.fleet.commits import Commits, restore_commits
+from interlock.fleet.mirrors import Mirror, require_repository
 from interlock.services.configuration import ConfigurationSources, load_configuration
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
@@ -32,16 +32,22 @@ from interlock.services.snapshots.restore import apply_restore, plan_restore
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
 from interlock.state.errors import BusyError, RunError
-from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+from interlock.state.repository import (
+    FleetSettings,
+    Repository,
+    RepositoryError,
+    hide_credentials,
+    parse_repository,
+)
 
 __all__ = [
     "UNKEPT",
     "Checkout",
     "check_out",
-    "check_there",
-    "fleet_settings",
-    "kept_commits",
-    "workspaces_of",
+    "clone_folder",
+    "load_fleet_settings",
+    "read_stored_commits",
+    "require_repository",
 ]
 
 UNKEPT = "unkept"
@@ -78,10 +84,12 @@ class Checkout:
         move(conn, run, now, str(self.folder), self.options, note)
 
 
-def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
+def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_configuration(ConfigurationSources(home, home, env, trusted=False)).loaded.settings.fleet
+    return load_configuration(
+        ConfigurationSources(home, home, env, trusted=False)
+    ).loaded_settings.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
@@ -100,28 +108,28 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
             "This worker has no folder for clones. Start it with: interlock worker --workspaces DIR"
         )
     try:
-        return _checked_out(home, run, options, before, snapshot, workspaces)
+        return _prepare_checkout(home, run, options, before, snapshot, workspaces)
     except OSError as error:
         why = f"{error.strerror}: {error.filename!r}" if error.filename else str(error)
         raise RunError(f"The worker's folder {str(workspaces)!r} can't be used: {why}.") from error
 
 
-def _checked_out(
+def _prepare_checkout(
     home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
 ) -> Checkout:
     make_private_directory(workspaces)
     workspaces = workspaces.resolve()
-    drop_leftovers(workspaces)
-    repository, settings = _named_repository(options), fleet_settings(os.environ)
-    mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / check_run_id(run)
+    remove_leftovers(workspaces)
+    repository, settings = _parse_repository(options), load_fleet_settings(os.environ)
+    mirror, folder = Mirror.for_repository(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
     # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
     own = (folder, workspaces / check_run_id(options.get("pushes", run)))
     if before.at == at and Path(before.folder) in own and Path(before.folder).is_dir():
         folder, commit, snapshot = Path(before.folder), options["commit"], ""
     else:
-        commit = mirror.commit(options.get("commit", ""))
-        _fill(home, mirror, commit, folder, snapshot)
+        commit = mirror.fetch_commit(options.get("commit", ""))
+        _fill_folder(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if before.at not in ("", at, NOWHERE):
         now["moved_from"] = left_places(options, before.at)
@@ -129,18 +137,18 @@ def _checked_out(
     return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
 
 
-def _named_repository(options: Mapping[str, str]) -> Repository:
+def _parse_repository(options: Mapping[str, str]) -> Repository:
     """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
     found = Repository(options["url"], options["ref"])
     try:
-        if repository(str(found)) != found:
-            raise RepositoryError(f"{without_user(str(found))!r} isn't a repository address.")
+        if parse_repository(str(found)) != found:
+            raise RepositoryError(f"{hide_credentials(str(found))!r} isn't a repository address.")
     except RepositoryError as error:
         raise RunError(f"The run names a repository that can't be used: {error}") from error
     return found
 
 
-def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
+def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
     """Make the folder anew: a kill on the way leaves none with this name."""
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
@@ -151,17 +159,17 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
         Snapshots(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
-        if commits := kept_commits(home, folder.name):
-            restore(commits, made)
+        if commits := read_stored_commits(home, folder.name):
+            restore_commits(commits, made)
         if snapshot:
-            _restore(home, made, kept, snapshot)
+            _restore_snapshot(home, made, kept, snapshot)
         made.rename(folder)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
 
 
-def drop_leftovers(workspaces: Path) -> None:
+def remove_leftovers(workspaces: Path) -> None:
     """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
     for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
         pid = made.suffix[1:]
@@ -169,14 +177,14 @@ def drop_leftovers(workspaces: Path) -> None:
             shutil.rmtree(made, ignore_errors=True)
 
 
-def kept_commits(home: Path, run: str) -> Commits | None:
+def read_stored_commits(home: Path, run: str) -> Commits | None:
     """What a run did in its clone's own repository; None: nothing."""
     with reading(home) as conn:
         body = blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
-    return Commits.of(body) if body else None
+    return Commits.from_bytes(body) if body else None
 
 
-def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
+def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
     repository, settings = Snapshots(kept), load_folder_settings(folder)
     with reading(home) as conn:
@@ -188,6 +196,6 @@ def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     set_parent_snapshot(kept, snapshot)
 
 
-def workspaces_of(env: Mapping[str, str]) -> Path | None:
+def clone_folder(env: Mapping[str, str]) -> Path | None:
     """Where this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

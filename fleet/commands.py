@@ -4,7 +4,14 @@ import os
 from pathlib import Path
 
 from interlock.cli.parsing import Args, Parser, choice_argument, declare_arguments, flag_argument, number_type
-from interlock.cli.render.output import counted, elapsed, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.output import (
+    format_count,
+    format_duration,
+    show_json,
+    show_table,
+    stderr_paint,
+    stdout_paint,
+)
 from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
@@ -28,16 +35,18 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_made_folder(args.workspaces))
-    isolated = setup.isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
+    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     stderr_paint().print_all(isolated)
-    setup.work(fleet.home, queues, args.concurrency, lambda line: stderr_paint().print(line), FORKER.start)
+    setup.run_worker(
+        fleet.home, queues, args.concurrency, lambda line: stderr_paint().print(line), FORKER.start
+    )
 
 
-def _made_folder(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
@@ -56,10 +65,10 @@ def fleet(args: Args) -> None:
     if args.print and not args.action:
         raise UserError("--print belongs to: interlock fleet init --print")
     if args.print:
-        return stdout_paint().print_all(setup.set_up_by_hand().splitlines())
+        return stdout_paint().print_all(setup.setup_sql().splitlines())
     fleet = Fleet(state_home())
     if args.action:
-        setup.set_up(fleet.home)
+        setup.create_store_and_queue(fleet.home)
         return stderr_paint().print(
             "The store and its queue are set up. Start a worker with: interlock worker"
         )
@@ -71,22 +80,22 @@ def fleet(args: Args) -> None:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         house = {"connections": open_now, "max_connections": most, "open_requests": requests}
         return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
-    oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
-    counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
+    oldest = f", the oldest for {format_duration(max(queued))}" if queued else ""
+    counts = (format_count(alive, "worker"), format_count(len(jobs) - len(queued), "run") + " driven")
     house = f"{open_now} of {most} connections"
     stdout_paint().print(
-        " · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request"), house])
+        " · ".join([*counts, f"{len(queued)} queued{oldest}", format_count(requests, "open request"), house])
     )
     if jobs:
         show_table(
-            [_cells(job) for job in jobs[:_ROWS]],
+            [_job_cells(job) for job in jobs[:_ROWS]],
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
     if len(jobs) > _ROWS:
         stdout_paint().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
-def _cells(job: Job) -> tuple[str, ...]:
+def _job_cells(job: Job) -> tuple[str, ...]:
     waits = f"limit of {job.waits}" if job.waits else ""
-    state, since = "driven" if job.doing else "queued", elapsed(job.age_s)
+    state, since = "driven" if job.doing else "queued", format_duration(job.age_s)
     return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.fleet.mirrors import Mirror, git
+from interlock.fleet.mirrors import Mirror, run_git
 from interlock.state.errors import RunError
 
 _MOST_BYTES = 200_000_000
@@ -43,23 +43,23 @@ class Commits:
     pack: bytes
     """The objects of these that the commit that was cloned doesn't have."""
 
-    def as_bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         texts = {
             "head": self.head,
             "refs": dict(self.refs),
-            "index": _text(self.index),
-            "pack": _text(self.pack),
+            "index": _encode_base64(self.index),
+            "pack": _encode_base64(self.pack),
         }
         return json.dumps(texts).encode()
 
     @classmethod
-    def of(cls, body: bytes) -> "Commits":
+    def from_bytes(cls, body: bytes) -> "Commits":
         kept: dict[str, Any] = json.loads(body)
         index, pack = (base64.b64decode(kept[name]) for name in ("index", "pack"))
         return cls(kept["head"], kept["refs"], index, pack)
 
     @property
-    def at(self) -> str:
+    def head_commit(self) -> str:
         """The commit that is checked out; empty: there is none yet."""
         return self.refs.get(
             self.head.removeprefix("ref: "), "" if self.head.startswith("ref: ") else self.head
@@ -77,32 +77,32 @@ class CloneCommits:
     _seen: Any = field(default=None, init=False)
     _is_kept: bool = field(default=False, init=False)
 
-    def changed(self) -> bytes | None:
+    def read_if_changed(self) -> bytes | None:
         """What is to be kept, if that has changed since the last call; None: it hasn't.
 
         Raises `RunError` if it can't be read, which is no reason to stop a run.
         """
         git_folder = self.folder / ".git"
         try:
-            head, refs = _head_and_refs(git_folder)
+            head, refs = _read_head_and_refs(git_folder)
             index = _read_small_file(git_folder / "index", _MOST_BYTES)
         except (OSError, ValueError) as error:
             raise RunError(f"The clone's own git repository can't be read: {error}") from error
         if (now := (head, refs, index)) == self._seen:
             return None
         self._seen = now
-        with self._readable(git_folder) as ours:
+        with self._open_copied_objects(git_folder) as ours:
             try:
                 if not self._is_kept and self._is_untouched(ours, head, refs, index):
                     return None
-                found = Commits(head, refs, index, self._packed(ours, head, refs, index))
+                found = Commits(head, refs, index, self._pack_objects(ours, head, refs, index))
             except RunError as error:
                 raise RunError(f"The clone's own commits can't be kept: {error}") from error
         self._is_kept = True
-        return found.as_bytes()
+        return found.to_bytes()
 
     @contextmanager
-    def _readable(self, git_folder: Path) -> Generator[Path]:
+    def _open_copied_objects(self, git_folder: Path) -> Generator[Path]:
         """Yield a bare repository of ours with the clone's objects."""
         with _bare_repository(self.mirror) as ours:
             try:
@@ -112,36 +112,38 @@ class CloneCommits:
             yield ours
 
     def _is_untouched(self, ours: Path, head: str, refs: Mapping[str, str], index: bytes) -> bool:
-        at = Commits(head, refs, b"", b"").at
+        at = Commits(head, refs, b"", b"").head_commit
         if at != self.commit or any(name != self.commit for name in refs.values()):
             return False
-        return not index or _tree_of(ours, index) == git("rev-parse", f"{self.commit}^{{tree}}", at=ours)
+        return not index or _write_index_tree(ours, index) == run_git(
+            "rev-parse", f"{self.commit}^{{tree}}", at=ours
+        )
 
-    def _packed(self, ours: Path, head: str, refs: Mapping[str, str], index: bytes) -> bytes:
-        wanted = {*refs.values(), Commits(head, refs, b"", b"").at} - {""}
-        staged = _staged(ours, index) if index else []
+    def _pack_objects(self, ours: Path, head: str, refs: Mapping[str, str], index: bytes) -> bytes:
+        wanted = {*refs.values(), Commits(head, refs, b"", b"").head_commit} - {""}
+        staged = _staged_object_ids(ours, index) if index else []
         asked = "".join(f"{name}\n" for name in (*sorted(wanted), *staged, f"^{self.commit}"))
-        made = git("pack-objects", "--revs", "--quiet", str(ours / "made"), at=ours, text=asked)
+        made = run_git("pack-objects", "--revs", "--quiet", str(ours / "made"), at=ours, text=asked)
         return (ours / f"made-{made}.pack").read_bytes()
 
 
-def restore(kept: Commits, clone: Path) -> None:
+def restore_commits(kept: Commits, clone: Path) -> None:
     """Give a fresh clone, in which nothing of the run has worked yet, what is kept. Raises `RunError`."""
     _add_pack(clone / ".git/objects", kept.pack, clone)
     for name, commit in kept.refs.items():
-        git("update-ref", "--no-deref", name, commit, at=clone)
+        run_git("update-ref", "--no-deref", name, commit, at=clone)
     if kept.head.startswith("ref: "):
-        git("symbolic-ref", "HEAD", kept.head.removeprefix("ref: "), at=clone)
+        run_git("symbolic-ref", "HEAD", kept.head.removeprefix("ref: "), at=clone)
     else:
-        git("update-ref", "--no-deref", "HEAD", kept.head, at=clone)
-    for gone in {*_heads(clone)} - {*kept.refs}:
-        git("update-ref", "-d", gone, at=clone)
+        run_git("update-ref", "--no-deref", "HEAD", kept.head, at=clone)
+    for gone in {*_list_branches(clone)} - {*kept.refs}:
+        run_git("update-ref", "-d", gone, at=clone)
     if kept.index:
         (clone / ".git/index").write_bytes(kept.index)
 
 
 @contextmanager
-def objects_of(kept: Commits, mirror: Mirror) -> Generator[Path]:
+def open_stored_objects(kept: Commits, mirror: Mirror) -> Generator[Path]:
     """Yield a folder of objects with those that are kept."""
     with _bare_repository(mirror) as ours:
         _add_pack(ours / "objects", kept.pack, ours)
@@ -153,7 +155,7 @@ def _bare_repository(mirror: Mirror) -> Generator[Path]:
     """Yield a bare repository of ours that has the mirror's objects."""
     with tempfile.TemporaryDirectory() as scratch:
         ours = Path(scratch)
-        git("init", "--quiet", "--bare", "--template=", ".", at=ours)
+        run_git("init", "--quiet", "--bare", "--template=", ".", at=ours)
         (ours / "objects/info").mkdir(exist_ok=True)
         (ours / "objects/info/alternates").write_text(f"{mirror.objects}\n")
         yield ours
@@ -165,14 +167,14 @@ def _add_pack(objects: Path, pack: bytes, at: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=objects, prefix="kept-", suffix=".pack") as file:
         file.write(pack)
         file.flush()
-        git("unpack-objects", "-q", at=at, file=Path(file.name))
+        run_git("unpack-objects", "-q", at=at, file=Path(file.name))
 
 
-def _heads(clone: Path) -> list[str]:
-    return git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
+def _list_branches(clone: Path) -> list[str]:
+    return run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
 
 
-def _text(body: bytes) -> str:
+def _encode_base64(body: bytes) -> str:
     return base64.b64encode(body).decode()
 
 
@@ -191,7 +193,7 @@ def _read_small_file(file: Path, most: int) -> bytes:
     return body
 
 
-def _head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
+def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
     """What is checked out, and the commits that branches and tags name."""
     for folder in (git_folder, git_folder / "refs", git_folder / "objects"):
         if not stat.S_ISDIR(folder.lstat().st_mode):
@@ -241,24 +243,24 @@ def _copy_objects(theirs: Path, ours: Path, mirrored: Path) -> None:
 
 
 @contextmanager
-def _with_index(index: bytes) -> Generator[dict[str, str]]:
+def _temporary_index(index: bytes) -> Generator[dict[str, str]]:
     with tempfile.TemporaryDirectory() as scratch:
         (file := Path(scratch, "index")).write_bytes(index)
         yield {"GIT_INDEX_FILE": str(file)}
 
 
-def _staged(ours: Path, index: bytes) -> list[str]:
+def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
     """Ids of the files that an index names."""
-    with _with_index(index) as env:
-        lines = git("ls-files", "-z", "--stage", at=ours, env=env).split("\0")
+    with _temporary_index(index) as env:
+        lines = run_git("ls-files", "-z", "--stage", at=ours, env=env).split("\0")
     modes = (line.split("\t")[0].split(" ") for line in lines if line)
     return sorted({name for mode, name, _ in modes if mode != "160000"})
 
 
-def _tree_of(ours: Path, index: bytes) -> str:
+def _write_index_tree(ours: Path, index: bytes) -> str:
     """The tree that an index is; empty: it has conflicts, or files that were only announced."""
-    with _with_index(index) as env:
+    with _temporary_index(index) as env:
         try:
-            return git("write-tree", at=ours, env=env)
+            return run_git("write-tree", at=ours, env=env)
         except RunError:
             return ""

@@ -31,16 +31,16 @@ from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_s
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
-    fleet_settings,
-    kept_commits,
-    workspaces_of,
+    clone_folder,
+    load_fleet_settings,
+    read_stored_commits,
 )
-from interlock.fleet.commits import CloneCommits, objects_of
-from interlock.fleet.left_behind import MOST, left_behind
-from interlock.fleet.mirrors import Mirror, git
+from interlock.fleet.commits import CloneCommits, open_stored_objects
+from interlock.fleet.left_behind import MOST, list_left_behind
+from interlock.fleet.mirrors import Mirror, run_git
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolResult, error_result
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.repository import Repository
 from interlock.state.tooling import Tool, ToolContext
@@ -52,20 +52,20 @@ _ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
 """What is told of a clone's own repository: anew by each host that delivers."""
 
 
-def deliver(home: Path, files: Checkout, outcome: Outcome, options: Options) -> None:
+def deliver_outcome(home: Path, files: Checkout, outcome: Outcome, options: Options) -> None:
     """Deliver what a run that is done has changed; the clone isn't needed any more then."""
     if outcome.status != "done":
         return
     try:
-        pushing = _delivered(home, files, outcome, options)
+        pushing = _store_and_push(home, files, outcome, options)
     except InterlockError as error:
-        _failed(home, outcome.run, str(error))
+        _record_delivery_failure(home, outcome.run, str(error))
         return
     if not pushing:
         shutil.rmtree(files.folder, ignore_errors=True)
 
 
-def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) -> bool:
+def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Options) -> bool:
     """Returns whether a run that pushes was begun."""
     if "pushes" in files.options:
         (response,) = outcome.output["responses"]
@@ -83,16 +83,16 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
     try:
-        commits = CloneCommits(files.folder, files.mirror, files.options["commit"]).changed()
+        commits = CloneCommits(files.folder, files.mirror, files.options["commit"]).read_if_changed()
     except RunError as error:
         unread.append(f"{_GIT}: {error}")
-    snapshots = _snapshots(home, files.folder, first, last)
+    snapshots = _open_snapshots(home, files.folder, first, last)
     if what.get("left_behind_at") == last:  # a kill moved the delivery: these files are on the other host
         known = [path for path in json.loads(what["left_behind"]) if not _ABOUT_GIT.match(path)]
     else:
         before = what.get("moved_from", "").splitlines()  # no other host can look there
         known = [
-            *_left_behind(files, snapshots, last),
+            *_list_left_behind(files, snapshots, last),
             *(f"files that git ignores, in {at}" for at in before),
         ]
     left = [*known, *unread]
@@ -104,31 +104,33 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
         return False
     patch = snapshots.make_patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and (patch or commits)
-    pushing = _pushing(home, outcome.run, last) if is_pushed else ""
+    pushing = _push_run_id(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
         if patch:
-            put_blob(conn, f"patches/{outcome.run}", _about_left(left) + patch, owner=outcome.run)
+            put_blob(conn, f"patches/{outcome.run}", _format_left_behind(left) + patch, owner=outcome.run)
         if commits:
             put_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
         if pushing:
             what["pushed_by"] = pushing
-            if kept_back := _likely_secrets(files.mirror, files.options["commit"], snapshots, first, last):
+            if kept_back := _find_likely_secrets(
+                files.mirror, files.options["commit"], snapshots, first, last
+            ):
                 what["kept_back"] = "\n".join(kept_back)
             set_repository(conn, outcome.run, what)
     if pushing:
         files = replace(files, options=what)
-        _begin_push(home, files, outcome.run, pushing, (first, last), options)
+        _enqueue_push_run(home, files, outcome.run, pushing, (first, last), options)
     return bool(pushing)
 
 
-def _left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
+def _list_left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
     kept = {*snapshots.read_contents(last).files} if last else set[str]()
-    listed = git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
+    listed = run_git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
-    return left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
+    return list_left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
 
 
-def _about_left(left: Sequence[str]) -> bytes:
+def _format_left_behind(left: Sequence[str]) -> bytes:
     """The lines before a patch, which `git apply` skips."""
     named = "".join(f"Not in this patch: {path!r}\n" for path in left[:MOST])
     more = f"… and {len(left) - MOST} more\n" if len(left) > MOST else ""
@@ -141,7 +143,9 @@ _LIKELY_SECRET = re.compile(
 """Names of new files that nobody asked to push: they may hold keys or passwords."""
 
 
-def _likely_secrets(mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str) -> list[str]:
+def _find_likely_secrets(
+    mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str
+) -> list[str]:
     """Files with such names that the run made, and the commit that was cloned hasn't."""
     changed = [
         entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
@@ -149,23 +153,23 @@ def _likely_secrets(mirror: Mirror, commit: str, snapshots: Snapshots, first: st
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
         return []
-    there = git("ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *found, at=mirror.folder).split(
-        "\0"
-    )
+    there = run_git(
+        "ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *found, at=mirror.folder
+    ).split("\0")
     return [path for path in found if path not in there]
 
 
-def _without(changes: str, paths: Collection[str]) -> str:
+def _exclude_paths(changes: str, paths: Collection[str]) -> str:
     """Entries of `changed_entries`, except those of these files."""
     entries = (entry for entry in changes.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
 
 
-def _kept_back(what: Mapping[str, str]) -> list[str]:
+def _withheld_paths(what: Mapping[str, str]) -> list[str]:
     return [path for path in what.get("kept_back", "").split("\n") if path]
 
 
-def _pushing(home: Path, run: str, last: str) -> str:
+def _push_run_id(home: Path, run: str, last: str) -> str:
     """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {last}")
     while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
@@ -173,16 +177,16 @@ def _pushing(home: Path, run: str, last: str) -> str:
     return name
 
 
-def _snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
+def _open_snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
     return brought(home, home / "snapshots" / repository_name(folder), commits)
 
 
-def _failed(home: Path, run: str, why: str) -> None:
+def _record_delivery_failure(home: Path, run: str, why: str) -> None:
     with Store(home).writing() as conn:
         give_up(conn, run, "delivery", why)
 
 
-def _begin_push(
+def _enqueue_push_run(
     home: Path, files: Checkout, run: str, name: str, ends: tuple[str, str], options: Options
 ) -> None:
     """Queue the run that pushes, unless that was done before a kill."""
@@ -195,66 +199,72 @@ def _begin_push(
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
-    call = {"name": TOOL.name, "args": {"command": command(what), "description": f"deliver run {run}"}}
-    asyncio.run(_begun({"calls": [call]}, begun, name))
+    call = {"name": TOOL.name, "args": {"command": push_command(what), "description": f"deliver run {run}"}}
+    asyncio.run(_begin_tools_run({"calls": [call]}, begun, name))
 
 
-async def _begun(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
+async def _begin_tools_run(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
     with provide_stop() as stop:
         return await begin_run("tools", input, options, [], name, stop)
 
 
-def command(what: Mapping[str, str]) -> str:
+def push_command(what: Mapping[str, str]) -> str:
     """The push as people and the policy see it."""
-    return f"git push {what['url']} HEAD:refs/heads/{_branch(what)}"
+    return f"git push {what['url']} HEAD:refs/heads/{_branch_name(what)}"
 
 
-def _branch(what: Mapping[str, str]) -> str:
+def _branch_name(what: Mapping[str, str]) -> str:
     return f"interlock/{what['pushes']}"
 
 
-def own_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
+def push_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
     """The shell that pushes, in the run that delivers another; other runs have no tools of their own."""
-    return {TOOL.name: _push_tool(home, folder, what)} if "pushes" in what else {}
+    return {TOOL.name: _make_push_tool(home, folder, what)} if "pushes" in what else {}
 
 
-def _push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
+def _make_push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
     """Takes the place of the shell in the run that pushes."""
 
     async def run(args: RunShellCommandArgs, _context: ToolContext) -> ToolResult:
-        if args.command != command(what):
-            return failure(
+        if args.command != push_command(what):
+            return error_result(
                 "changed", "A push can be approved or refused, but not changed. Nothing was pushed."
             )
         try:
-            commit = await asyncio.to_thread(_pushed, home, folder, what)
+            commit = await asyncio.to_thread(_push_changes, home, folder, what)
         except RunError as error:
-            return failure("push", f"Branch {_branch(what)!r} wasn't pushed to {what['url']!r}: {error}")
-        done = f"Pushed {commit[:12]} to {_branch(what)} of {what['url']}."
-        left = f" Not pushed, as they may hold keys: {', '.join(kept)}." if (kept := _kept_back(what)) else ""
+            return error_result(
+                "push", f"Branch {_branch_name(what)!r} wasn't pushed to {what['url']!r}: {error}"
+            )
+        done = f"Pushed {commit[:12]} to {_branch_name(what)} of {what['url']}."
+        left = (
+            f" Not pushed, as they may hold keys: {', '.join(kept)}."
+            if (kept := _withheld_paths(what))
+            else ""
+        )
         return ToolResult(status="success", content=done + left)
 
     return replace(TOOL, run=run, idempotent=True)
 
 
-def _pushed(home: Path, folder: Path, what: Mapping[str, str]) -> str:
-    workspaces = workspaces_of(os.environ)
+def _push_changes(home: Path, folder: Path, what: Mapping[str, str]) -> str:
+    workspaces = clone_folder(os.environ)
     assert workspaces is not None
     repository = Repository(what["url"], what["ref"])
-    mirror = Mirror.of(repository, workspaces, fleet_settings(os.environ))
-    snapshots = _snapshots(home, folder, what["first"], what["last"])
+    mirror = Mirror.for_repository(repository, workspaces, load_fleet_settings(os.environ))
+    snapshots = _open_snapshots(home, folder, what["first"], what["last"])
     row = find_run(home, what["pushes"])
     with ExitStack() as stack:
         borrowed, its_own = [snapshots.objects], ""
-        if commits := kept_commits(home, row.run):
-            borrowed.append(stack.enter_context(objects_of(commits, mirror)))
-            its_own = commits.at
-        commit = _commit(mirror, snapshots, row, what, borrowed, its_own)
-        mirror.push(commit, _branch(what), borrowed)
+        if commits := read_stored_commits(home, row.run):
+            borrowed.append(stack.enter_context(open_stored_objects(commits, mirror)))
+            its_own = commits.head_commit
+        commit = _build_commit(mirror, snapshots, row, what, borrowed, its_own)
+        mirror.push(commit, _branch_name(what), borrowed)
     return commit
 
 
-def _commit(
+def _build_commit(
     mirror: Mirror,
     snapshots: Snapshots,
     run: RunRow,
@@ -275,57 +285,57 @@ def _commit(
         author = {
             f"GIT_{who}_{part}": value
             for who in ("AUTHOR", "COMMITTER")
-            for part, value in (*_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
+            for part, value in (*_author_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
-        parent = its_own if _may_be_pushed(mirror, what["commit"], its_own, env) else what["commit"]
-        git("read-tree", parent, at=mirror.folder, env=env)
-        kept_back = _kept_back(what)
+        parent = its_own if _is_pushable_commit(mirror, what["commit"], its_own, env) else what["commit"]
+        run_git("read-tree", parent, at=mirror.folder, env=env)
+        kept_back = _withheld_paths(what)
         if parent != what["commit"]:
-            undone = _undone(mirror, snapshots, what, parent, env)
-            git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _without(snapshots.index_entries(what["first"], what["last"]), kept_back)
-        git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
-        tree = git("write-tree", at=mirror.folder, env=env)
+            undone = _undone_changes(mirror, snapshots, what, parent, env)
+            run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
+        changes = _exclude_paths(snapshots.index_entries(what["first"], what["last"]), kept_back)
+        run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
+        tree = run_git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
         not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:MOST]]
         about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in not_pushed if path.isprintable())
-        if parent != what["commit"] and tree == git(
+        if parent != what["commit"] and tree == run_git(
             "rev-parse", f"{parent}^{{tree}}", at=mirror.folder, env=env
         ):
             return parent
-        return git("commit-tree", tree, "-p", parent, at=mirror.folder, env={**env, **author}, text=about)
+        return run_git("commit-tree", tree, "-p", parent, at=mirror.folder, env={**env, **author}, text=about)
 
 
-def _may_be_pushed(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
+def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
     """Whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
     if its_own in ("", cloned):
         return False
     try:
-        git("merge-base", "--is-ancestor", cloned, its_own, at=mirror.folder, env=env)
+        run_git("merge-base", "--is-ancestor", cloned, its_own, at=mirror.folder, env=env)
     except RunError:
         return False
     span = ("--no-renames", "--diff-filter=A", "--name-only", "--format=", "-z", f"{cloned}..{its_own}")
-    added = git("log", "-m", *span, at=mirror.folder, env=env).split("\0")
+    added = run_git("log", "-m", *span, at=mirror.folder, env=env).split("\0")
     return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
 
 
-def _undone(
+def _undone_changes(
     mirror: Mirror, snapshots: Snapshots, what: Mapping[str, str], its_own: str, env: dict[str, str]
 ) -> str:
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
     span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
-    committed = [path for path in git(*span, at=mirror.folder, env=env).split("\0") if path]
+    committed = [path for path in run_git(*span, at=mirror.folder, env=env).split("\0") if path]
     known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
-    listed = git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
+    listed = run_git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
     cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
     gone = f"0 {'0' * 40}"
     return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 
 
-def _identity(mirror: Mirror) -> list[tuple[str, str]]:
+def _author_identity(mirror: Mirror) -> list[tuple[str, str]]:
     """Name and address of whoever the worker's git settings name."""
 
     def setting(name: str, default: str) -> str:
-        return git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)
+        return run_git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)
 
     return [("NAME", setting("user.name", _AUTHOR)), ("EMAIL", setting("user.email", "interlock@localhost"))]

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.engine.store.connection import Job, Turn, Unsure
 from interlock.engine.store.queue import DRIVE, HELD, LEVEL, NOT_ASKED, PASSES
-from interlock.fleet.queue_schema import app
+from interlock.fleet.queue_schema import make_queue_app
 
 
 class ProcrastinateJobs:
@@ -46,7 +46,7 @@ class ProcrastinateJobs:
         from procrastinate.exceptions import AlreadyEnqueued
 
         options: Any = {"queue": queue, "priority": priority, "schedule_at": at, "connection": self._conn}
-        job = app().configure_task(task, lock=lock, queueing_lock=lock, **options)
+        job = make_queue_app().configure_task(task, lock=lock, queueing_lock=lock, **options)
         try:
             with self._conn.transaction():
                 job.defer(**args)
@@ -74,7 +74,7 @@ class ProcrastinateJobs:
     def stop(self, run: str, *, only_turns: bool) -> bool | None:
         found = self._all(f"{_STOPPABLE} {_TURNS if only_turns else ''}", run)
         for job, _ in found:
-            app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
+            make_queue_app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
         return any(doing for _, doing in found) if found else None
 
     def is_asked_to_stop(self, run: str) -> bool:
@@ -103,7 +103,7 @@ class ProcrastinateJobs:
         return dict(self._all(_WORKERS))
 
     def all_jobs(self) -> list[Job]:
-        return [Job(*facts, waits=_limit_of(error)) for *facts, error in self._all(_JOBS)]
+        return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._all(_JOBS)]
 
     def unserved(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
         return self._all(_UNSERVED, [*runs], stalled_s)
@@ -152,7 +152,7 @@ class ProcrastinateJobs:
         return [run for (run,) in self._all(sql, server)]
 
 
-def _limit_of(error: str | None) -> str:
+def _awaited_limit(error: str | None) -> str:
     """The limit that a run with this error waits for."""
     found: dict[str, str] = json.loads(error) if error else {}
     return found["of"] if found.get("type") == "limit" else ""

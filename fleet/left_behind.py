@@ -11,17 +11,17 @@ MOST = 50
 _CHUNK = 1 << 20
 
 
-def left_behind(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
+def list_left_behind(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
     """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
 
     `kept`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
     """
     known = {*kept, *committed}
     full = {str(above) for path in known for above in PurePosixPath(path).parents}
-    return sorted(_below(folder, "", full, kept, committed))
+    return sorted(_iterate_undelivered(folder, "", full, kept, committed))
 
 
-def _below(
+def _iterate_undelivered(
     folder: Path, where: str, full: Collection[str], kept: Collection[str], committed: Mapping[str, str]
 ) -> Iterator[str]:
     try:
@@ -34,14 +34,14 @@ def _below(
         path = f"{where}/{entry.name}" if where else entry.name
         if entry.is_dir(follow_symlinks=False):
             if path in full:
-                yield from _below(folder, path, full, kept, committed)
-            elif entry.name != ".git" and not _is_empty(entry.path):
+                yield from _iterate_undelivered(folder, path, full, kept, committed)
+            elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
-        elif path not in kept and committed.get(path) != _blob(Path(entry)):
+        elif path not in kept and committed.get(path) != _blob_id_or_empty(Path(entry)):
             yield path
 
 
-def _is_empty(folder: str) -> bool:
+def _is_empty_folder(folder: str) -> bool:
     try:
         with os.scandir(folder) as found:
             return not any(found)
@@ -49,15 +49,15 @@ def _is_empty(folder: str) -> bool:
         return False
 
 
-def _blob(file: Path) -> str:
+def _blob_id_or_empty(file: Path) -> str:
     """Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
     try:
-        return _id_of(file)
+        return _blob_id(file)
     except OSError:
         return ""
 
 
-def _id_of(file: Path) -> str:
+def _blob_id(file: Path) -> str:
     found = file.lstat()
     if stat.S_ISLNK(found.st_mode):
         target = os.fsencode(file.readlink())

@@ -47,7 +47,7 @@ _REASONS = {
 """What git says → what it means; the rest is shown as git says it."""
 
 
-def git(
+def run_git(
     *arguments: str,
     at: Path,
     alone: bool = True,
@@ -61,7 +61,7 @@ def git(
     Raises `RunError` with git's reason.
     """
     settings = (part for setting in _ALWAYS for part in ("-c", setting))
-    own = {name: value for name, value in os.environ.items() if _is_for_git(name)}
+    own = {name: value for name, value in os.environ.items() if _is_git_variable(name)}
     ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "LC_ALL": "C"}
     try:
@@ -84,28 +84,28 @@ def git(
         raise RunError(f"git {arguments[0]} took longer than {patience_s} s.") from error
     if done.returncode:
         said = done.stderr.decode(errors="surrogateescape")
-        raise RunError(_reason(said) or f"git {arguments[0]} failed with {done.returncode}")
+        raise RunError(_git_failure_reason(said) or f"git {arguments[0]} failed with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape").strip()
 
 
-def _is_for_git(name: str) -> bool:
+def _is_git_variable(name: str) -> bool:
     ours = name in _OF_HOST or name.startswith("GIT_") or name.lower() in _PROXIES
     return ours and name not in _ELSEWHERE
 
 
-def _reason(said: str) -> str:
+def _git_failure_reason(said: str) -> str:
     known = next((why for part, why in _REASONS.items() if part in said), "")
     lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
     return known or " ".join(" ".join(lines[:3] or said.splitlines()[:1]).split())[:300]
 
 
-def check_there(found: Repository) -> None:
+def require_repository(found: Repository) -> None:
     """Raise `RunError` if the repository's server says that there is none, that it is empty, or lacks the reference.
 
     A server that this host can't reach, or that refuses it, may answer a worker.
     """
     try:
-        said = git(
+        said = run_git(
             *("ls-remote", "--", found.url), at=Path(os.sep), alone=False, patience_s=_PATIENCE_AT_DOOR_S
         )
     except RunError as error:
@@ -128,7 +128,7 @@ class Mirror:
     folder: Path
 
     @classmethod
-    def of(cls, repository: Repository, workspaces: Path, settings: FleetSettings) -> "Mirror":
+    def for_repository(cls, repository: Repository, workspaces: Path, settings: FleetSettings) -> "Mirror":
         """Raises `RunError` for an address of this host's files that its settings don't allow."""
         if settings.refuses(repository.url):
             raise RunError(
@@ -142,7 +142,7 @@ class Mirror:
     def objects(self) -> Path:
         return self.folder / "objects"
 
-    def commit(self, known: str = "") -> str:
+    def fetch_commit(self, known: str = "") -> str:
         """Bring the mirror up to date; returns the commit that the reference names, or `known` if it is there.
 
         Raises `RunError`.
@@ -150,50 +150,50 @@ class Mirror:
         make_private_directory(self.folder)
         with lock_folder(self.folder):
             if not (self.folder / "HEAD").exists():
-                git("init", "--quiet", "--bare", "--template=", ".", at=self.folder)
-            if known and self._found(known):
+                run_git("init", "--quiet", "--bare", "--template=", ".", at=self.folder)
+            if known and self._resolve_commit(known):
                 return known
             try:
                 flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", "--prune")
                 wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-                git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
-                return self._resolved(known)
+                run_git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
+                return self._resolve_reference(known)
             except RunError as error:
                 raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
 
-    def _resolved(self, known: str) -> str:
+    def _resolve_reference(self, known: str) -> str:
         if wanted := known or self.repository.ref:
             for name in (f"refs/heads/{wanted}", f"refs/tags/{wanted}", wanted):
-                if found := self._found(name):
+                if found := self._resolve_commit(name):
                     return found
             raise RunError(f"it has no branch, tag or commit {wanted!r}.")
-        said = git("ls-remote", "--", self.repository.url, "HEAD", at=self.folder, alone=False)
+        said = run_git("ls-remote", "--", self.repository.url, "HEAD", at=self.folder, alone=False)
         if not said:
             raise RunError("it is empty.")
         return said.split()[0]
 
-    def _found(self, name: str) -> str:
+    def _resolve_commit(self, name: str) -> str:
         try:
-            return git(
+            return run_git(
                 "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", at=self.folder
             )
         except RunError:
             return ""
 
     def tree_of(self, commit: str) -> str:
-        return git("rev-parse", f"{commit}^{{tree}}", at=self.folder)
+        return run_git("rev-parse", f"{commit}^{{tree}}", at=self.folder)
 
     def check_out(self, commit: str, folder: Path) -> None:
         """Make a repository of its own in this folder, with the commit's files. Raises `RunError`."""
-        git("init", "--quiet", "--template=", ".", at=folder)
-        git("fetch", "--quiet", "--no-tags", str(self.folder), commit, at=folder)
-        git("remote", "add", "origin", self.repository.url, at=folder)
+        run_git("init", "--quiet", "--template=", ".", at=folder)
+        run_git("fetch", "--quiet", "--no-tags", str(self.folder), commit, at=folder)
+        run_git("remote", "add", "origin", self.repository.url, at=folder)
         ref = self.repository.ref
-        branch = ("-B", ref) if ref and self._found(f"refs/heads/{ref}") else ("--detach",)
-        git("checkout", "--quiet", "--force", *branch, commit, at=folder)
+        branch = ("-B", ref) if ref and self._resolve_commit(f"refs/heads/{ref}") else ("--detach",)
+        run_git("checkout", "--quiet", "--force", *branch, commit, at=folder)
 
     def push(self, commit: str, branch: str, borrowed: Sequence[Path]) -> None:
         """Push a commit of which some objects are in other folders (`borrowed`). Raises `RunError`."""
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
         what = ("--", self.repository.url, f"{commit}:refs/heads/{branch}")
-        git("push", "--quiet", "--no-verify", *what, at=self.folder, alone=False, env=env)
+        run_git("push", "--quiet", "--no-verify", *what, at=self.folder, alone=False, env=env)

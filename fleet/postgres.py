@@ -14,8 +14,14 @@ from interlock.engine.store.audit import Audit, begin, is_audited
 from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
 from interlock.engine.store.tables import Write
 from interlock.fleet.jobs import ProcrastinateJobs
-from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, definitions
-from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
+from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions
+from interlock.fleet.postgres_sessions import (
+    READS,
+    Session,
+    convert_database_errors,
+    named_row_factory,
+    open_session,
+)
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
@@ -81,20 +87,20 @@ class PostgresConnection(Connection):
             self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
-        found = self._sent(sql, values)
-        return self._answered(found) if sql.lstrip().startswith(self.reads) else found
+        found = self._execute_raw(sql, values)
+        return self._sync_pipeline(found) if sql.lstrip().startswith(self.reads) else found
 
     def ask(self, sql: str, values: Values = ()) -> Rows:
-        return self._sent(sql, values)
+        return self._execute_raw(sql, values)
 
-    def _sent(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
+    def _execute_raw(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
         return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
 
     def _cursor(self) -> "psycopg.Cursor[Any]":
         """One that takes parameters as the server does: `$1`, `$2`."""
         return psycopg.RawCursor(self._own)
 
-    def _answered(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
+    def _sync_pipeline(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
         """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
         if self._pipeline and found.pgresult is None:
             self._pipeline.sync()
@@ -126,9 +132,9 @@ class PostgresConnection(Connection):
             else:
                 self._perform(write)
         for writes in plain.values():
-            self._insert_as_one(writes)
+            self._insert_rows_as_json(writes)
 
-    def _insert_as_one(self, writes: Sequence[Write]) -> None:
+    def _insert_rows_as_json(self, writes: Sequence[Write]) -> None:
         """Insert rows with the same columns by one statement, whose only parameter they are, in JSON."""
         table, names = writes[0].tables[0], ", ".join(writes[0].row)
         for write in writes:
@@ -139,25 +145,25 @@ class PostgresConnection(Connection):
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
-        self._audit = self._audit or self._found_audit()
+        self._audit = self._audit or self._find_audit()
         conn = self._own
         if self.buffers:  # a driver waits for an answer only where it reads one
-            self._send()
+            self._enter_pipeline()
         try:
             conn.execute(b"begin" if self.buffers else _ALONE)
             if self.buffers and synced:
                 conn.execute(b"set local synchronous_commit = on")
             self._begun = True
             yield
-            self._send()
+            self._enter_pipeline()
             ended = conn.execute(_END)
             self.check()
             if self._audit:
-                self._answered(ended)
+                self._sync_pipeline(ended)
                 self._audit.append()
             self.commit()
         except BaseException:
-            self._take_back()
+            self._roll_back()
             raise
         finally:
             self._begun = False
@@ -168,13 +174,13 @@ class PostgresConnection(Connection):
         self._own.execute(b"commit")
         self._sending.close()
 
-    def _send(self) -> None:
+    def _enter_pipeline(self) -> None:
         """From now on, let statements go without waiting for their answers."""
         if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
             self._pipeline = self._sending.enter_context(self._own.pipeline())
             self._sending.callback(setattr, self, "_pipeline", None)
 
-    def _take_back(self) -> None:
+    def _roll_back(self) -> None:
         if self._audit:
             self._audit.taken_back()
         with suppress(psycopg.Error):
@@ -182,7 +188,7 @@ class PostgresConnection(Connection):
         if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
             self._own.execute(b"rollback")
 
-    def _found_audit(self) -> Audit | None:
+    def _find_audit(self) -> Audit | None:
         assert self.session
         if not self.session.audited:
             query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
@@ -210,7 +216,7 @@ class PostgresConnection(Connection):
             self._audit.committed(synced=True)
         session, self.session = self.session, None
         if session:
-            session.keep()
+            session.return_to_pool()
 
 
 _OLDEST = 140000
@@ -230,11 +236,11 @@ class Postgres(Adapter):
         limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
         # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
         options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
-        return PostgresConnection(self.path, connected(self.path, options), buffers=buffers)
+        return PostgresConnection(self.path, open_session(self.path, options), buffers=buffers)
 
     def connect_reader(self) -> PostgresConnection:
-        session = connected(self.path, READS)
-        session.conn.row_factory = named
+        session = open_session(self.path, READS)
+        session.conn.row_factory = named_row_factory
         return PostgresConnection(self.path, session)
 
     def is_current(self, conn: Connection) -> bool | None:
@@ -246,7 +252,7 @@ class Postgres(Adapter):
             raise StoreError(
                 f"The server of {shown(self.path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
             )
-        found = max((made for made, at in _versions(conn).items() if at), default=0)
+        found = max((made for made, at in _read_schema_versions(conn).items() if at), default=0)
         if found > SCHEMA_VERSION:
             raise StoreError(
                 f"The store {shown(self.path)!r} was written by a newer Interlock (version {found}, this one reads "
@@ -261,16 +267,17 @@ class Postgres(Adapter):
         """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
         with conn.transaction():
             by_hand = max(
-                (made for made, at in _versions(conn).items() if made >= COMPLETE and not at), default=None
+                (made for made, at in _read_schema_versions(conn).items() if made >= COMPLETE and not at),
+                default=None,
             )
             if by_hand is None:
-                conn.raw.execute(definitions().encode())
+                conn.raw.execute(table_definitions().encode())
             conn.audited()
             version = by_hand or SCHEMA_VERSION
             conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
 
     def explained(self) -> AbstractContextManager[None]:
-        return explained(self.path)
+        return convert_database_errors(self.path)
 
     def changes(self) -> "_Changes":
         return _Changes(self.path)
@@ -286,7 +293,7 @@ class Postgres(Adapter):
         return "" if may else f"Role {role!r} of the store's database may only look."
 
 
-def _versions(conn: Connection) -> dict[int, float]:
+def _read_schema_versions(conn: Connection) -> dict[int, float]:
     """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
@@ -296,9 +303,9 @@ def _versions(conn: Connection) -> dict[int, float]:
     )
 
 
-def is_upgraded(conn: Connection) -> bool:
+def is_schema_newer(conn: Connection) -> bool:
     """Whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
-    return max(_versions(conn), default=0) > SCHEMA_VERSION
+    return max(_read_schema_versions(conn), default=0) > SCHEMA_VERSION
 
 
 class _Changes:
@@ -311,7 +318,7 @@ class _Changes:
     def __call__(self) -> bool:
         try:
             if self._conn is None:
-                self._conn = connected(self._path, "").conn
+                self._conn = open_session(self._path, "").conn
                 self._conn.execute(f"listen {CHANNEL}".encode())
                 return True
             return bool([*self._conn.notifies(timeout=0)])

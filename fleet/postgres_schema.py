@@ -13,12 +13,12 @@ COMPLETE = OF_TABLES + 4
 """Stores from this version on lack nothing: those of the first have triggers, which note what nobody reads any more."""
 
 
-def definitions() -> str:
+def table_definitions() -> str:
     """The statements that make the tables, or what a store of an earlier version lacks of them."""
-    return _text("postgres.sql")
+    return _read_sql_file("postgres.sql")
 
 
-def for_administrators(queue: str) -> str:
+def administrator_sql(queue: str) -> str:
     """SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
 
     `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
@@ -26,13 +26,13 @@ def for_administrators(queue: str) -> str:
     by_hand = f"insert into store_version values ({SCHEMA_VERSION}, 0) on conflict do nothing"
     return ";\n\n".join(
         [
-            definitions().strip().removesuffix(";"),
+            table_definitions().strip().removesuffix(";"),
             by_hand,
             queue.strip().removesuffix(";"),
-            _text("roles.sql"),
+            _read_sql_file("roles.sql"),
         ]
     )
 
 
-def _text(file: str) -> str:
+def _read_sql_file(file: str) -> str:
     return files("interlock.fleet").joinpath(file).read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from psycopg.types.string import TextLoader
 
 from interlock.engine.store import address_of, shown
 from interlock.services.files import disk
-from interlock.state.clock import follow
+from interlock.state.clock import follow_server_clock
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -67,17 +67,17 @@ class Session:
         told.register(self.conn.fileno(), POLLIN)
         return self.conn.info.transaction_status == TransactionStatus.IDLE and not told.poll(0)
 
-    def keep(self) -> None:
+    def return_to_pool(self) -> None:
         """For the next use, but not for long: the server has few connections."""
         if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
             self.conn.close()
         elif self.timer is None:
-            self.timer = Timer(_idle_s, _let_go, [self])
+            self.timer = Timer(_idle_s, _close_idle_session, [self])
             self.timer.daemon = True
             self.timer.start()
 
 
-def keep_only_for(seconds: float) -> None:
+def limit_idle_time(seconds: float) -> None:
     """From now on, let this process keep a connection that isn't used no longer than this."""
     global _idle_s
     _idle_s = seconds
@@ -87,17 +87,17 @@ _idle_s = _IDLE_S
 _kept: dict[_Key, Session] = {}
 
 
-def _let_go(session: Session) -> None:
+def _close_idle_session(session: Session) -> None:
     session.timer = None
     found = _kept.pop(session.key, None)
     if found is session and time.monotonic() - session.used >= _idle_s:
         session.conn.close()
     elif found:
-        found.keep()
+        found.return_to_pool()
 
 
 @atexit.register
-def _let_all_go() -> None:
+def _close_all_sessions() -> None:
     for session in [*_kept.values()]:
         if session.key[0] == os.getpid():
             session.conn.close()
@@ -124,16 +124,16 @@ class _Row(tuple[Any, ...]):
         return [*self.names]
 
 
-def named(cursor: "psycopg.Cursor[Any]") -> Any:
-    return _row(tuple(column.name for column in cursor.description or ()))
+def named_row_factory(cursor: "psycopg.Cursor[Any]") -> Any:
+    return _row_class(tuple(column.name for column in cursor.description or ()))
 
 
 @lru_cache(maxsize=64)
-def _row(columns: tuple[str, ...]) -> type[_Row]:
+def _row_class(columns: tuple[str, ...]) -> type[_Row]:
     return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
-def sign_in(path: Path, **more: str) -> str:
+def connection_string(path: Path, **more: str) -> str:
     """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
     address, password = address_of(path), os.environ.get("PGPASSWORD", "")
     given = conninfo_to_dict(address)
@@ -146,8 +146,8 @@ def sign_in(path: Path, **more: str) -> str:
     return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
 
 
-def connected(path: Path, options: str) -> Session:
-    """A session of its own; `keep` it after its use."""
+def open_session(path: Path, options: str) -> Session:
+    """A session of its own; `return_to_pool` it after its use."""
     key = (os.getpid(), address_of(path), options)
     now = time.monotonic()
     if (kept := _kept.pop(key, None)) and kept.is_usable():
@@ -155,46 +155,46 @@ def connected(path: Path, options: str) -> Session:
         return kept
     if kept:
         kept.conn.close()
-    with explained(path):
-        conn = _sign_in_once_there_is_room(path, options)
+    with convert_database_errors(path):
+        conn = _connect_when_free(path, options)
         for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
-            follow(clock)
+            follow_server_clock(clock)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)
 
 
-def _sign_in_once_there_is_room(path: Path, options: str) -> "psycopg.Connection[Any]":
+def _connect_when_free(path: Path, options: str) -> "psycopg.Connection[Any]":
     """Connect; to a server that takes no more connections, as soon as one is free, for some seconds."""
-    address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
+    address = connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
     until = time.monotonic() + _FULL_S
     while True:
         try:
             return psycopg.connect(address, autocommit=True)
         except psycopg.OperationalError as error:
-            if not _is_full(error) or time.monotonic() > until:
+            if not _is_out_of_connections(error) or time.monotonic() > until:
                 raise
             time.sleep(_AGAIN_S)
 
 
-def _is_full(error: psycopg.Error) -> bool:
+def _is_out_of_connections(error: psycopg.Error) -> bool:
     """Whether the server, a database or a role takes no more connections; at sign-in the driver knows no code."""
     said = "" if error.sqlstate else str(error)
     return error.sqlstate == "53300" or any(words in said for words in _FULL)
 
 
 @contextmanager
-def explained(path: Path) -> Generator[None]:
+def convert_database_errors(path: Path) -> Generator[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
     try:
         yield
     except psycopg.Error as error:
-        raise _explain(error, shown(path)) from error
+        raise _to_store_error(error, shown(path)) from error
     except OSError as error:
         raise disk.to_disk_error(error, path) from error
 
 
-def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
+def _to_store_error(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
     said = " ".join(str(error.diag.message_primary or error).split()).removeprefix("connection failed: ")
     said = said.partition(" Is the server running on that host")[0].rstrip(".")
     code = error.sqlstate or ""
@@ -205,7 +205,7 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
             f"No space left on the server of {store!r}. Free some, then try again. Workers go on by themselves."
         )
     refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
-    if _is_full(error):
+    if _is_out_of_connections(error):
         return StoreError(
             f"The server of {store!r} takes no more connections ({said}). See who holds them: interlock fleet; or "
             "raise max_connections."

@@ -23,9 +23,9 @@ _POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
 """A worker's connections to its queue, which most of the time does nothing: the server has few."""
 
 
-def app(store: Path | None = None) -> "App":
+def make_queue_app(store: Path | None = None) -> "App":
     """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.fleet.postgres_sessions import sign_in
+    from interlock.fleet.postgres_sessions import connection_string
 
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -35,11 +35,13 @@ def app(store: Path | None = None) -> "App":
         ) from error
     if store is None:
         return App(connector=SyncPsycopgConnector())
-    return App(connector=PsycopgConnector(conninfo=sign_in(store, application_name="interlock"), **_POOL))
+    return App(
+        connector=PsycopgConnector(conninfo=connection_string(store, application_name="interlock"), **_POOL)
+    )
 
 
 @contextmanager
-def explained() -> Generator[None]:
+def unwrap_queue_errors() -> Generator[None]:
     """Raise the database's own error instead of the queue's, which says nothing."""
     from procrastinate.exceptions import ConnectorException
 
@@ -49,14 +51,14 @@ def explained() -> Generator[None]:
         raise error.__cause__ or error from None
 
 
-def make_queue(store: Path) -> None:
+def create_queue_tables(store: Path) -> None:
     """Make Procrastinate's tables, if they are missing."""
-    with app(store).open() as opened:
+    with make_queue_app(store).open() as opened:
         if not opened.check_connection():
             opened.schema_manager.apply_schema()
 
 
-def make_indexes(conn: Connection) -> None:
+def create_queue_indexes(conn: Connection) -> None:
     """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
     for name, columns in _INDEXES:
         (found,) = conn.execute("select to_regclass($1) is not null", (name,)).fetchone()
@@ -65,7 +67,7 @@ def make_indexes(conn: Connection) -> None:
                 conn.stored(f"create index {name} on procrastinate_jobs {columns}")
 
 
-def definitions() -> str:
+def queue_definitions() -> str:
     """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
-    return "\n".join([app().schema_manager.get_schema(), *indexes])
+    return "\n".join([make_queue_app().schema_manager.get_schema(), *indexes])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store, explained
 from interlock.fleet import queue_schema
-from interlock.fleet.checkout import fleet_settings
-from interlock.fleet.postgres_schema import for_administrators
+from interlock.fleet.checkout import load_fleet_settings
+from interlock.fleet.postgres_schema import administrator_sql
 from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
 
-def set_up(home: Path) -> None:
+def create_store_and_queue(home: Path) -> None:
     """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
     store = Store(home).open()
-    with explained(store.path), queue_schema.explained():
-        queue_schema.make_queue(store.path)
+    with explained(store.path), queue_schema.unwrap_queue_errors():
+        queue_schema.create_queue_tables(store.path)
         with closing(store.connect()) as conn:
-            queue_schema.make_indexes(conn)
+            queue_schema.create_queue_indexes(conn)
 
 
-def work(
+def run_worker(
     home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
 ) -> None:
     """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
     from interlock.fleet.worker import Worker  # which needs the extra
 
-    set_up(home)
-    with explained(Store(home).path), queue_schema.explained():
+    create_store_and_queue(home)
+    with explained(Store(home).path), queue_schema.unwrap_queue_errors():
         asyncio.run(Worker(home, queues, concurrency, report, start).work())
 
 
-def set_up_by_hand() -> str:
+def setup_sql() -> str:
     """SQL that does what `set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
-    return for_administrators(queue_schema.definitions())
+    return administrator_sql(queue_schema.queue_definitions())
 
 
 _INSIDE = (
@@ -50,13 +50,13 @@ _INSIDE = (
 _OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
 
 
-def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
+def describe_isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
     """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
 
     `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
     can isolate what must be isolated.
     """
-    settings = fleet_settings(env)
+    settings = load_fleet_settings(env)
     some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
     told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
     if some:

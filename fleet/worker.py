@@ -18,10 +18,10 @@ from interlock.engine.store.connection import Connection, Unsure
 from interlock.engine.store.leases import end_leases_of
 from interlock.engine.store.rate_limits import admit, leave, release
 from interlock.engine.store.runs import note_error
-from interlock.fleet import job as drive_process
+from interlock.fleet import drive_process as drive_process
 from interlock.fleet import queue_schema
-from interlock.fleet import scheduled as start_process
-from interlock.fleet.postgres import is_upgraded
+from interlock.fleet import schedule_process as start_process
+from interlock.fleet.postgres import is_schema_newer
 from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
@@ -72,7 +72,7 @@ class Start(Protocol):
     ) -> Process: ...
 
 
-class _Lines(logging.Handler):
+class _LineHandler(logging.Handler):
     """What the queue and its connections warn of, in a line each."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -112,7 +112,7 @@ class Worker:
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
-        logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
+        logging.basicConfig(level=logging.WARNING, handlers=[_LineHandler(self.report)])
         worker = self._work = asyncio.ensure_future(self._take_jobs())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop, _STOPPING)
@@ -127,21 +127,21 @@ class Worker:
         """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
         while not self._stopping:
             try:
-                with Store(self.home).database.explained(), queue_schema.explained():
+                with Store(self.home).database.explained(), queue_schema.unwrap_queue_errors():
                     await self._take_jobs_while_it_answers()
             except (StoreError, BusyError) as error:
-                if _is_counted_out(error):
+                if _is_removed_as_stalled(error):
                     self.report(
                         "It was silent for so long that another worker counted it out. It begins again."
                     )
                 else:
-                    self._is_away(error)
+                    self._report_outage(error)
             await asyncio.sleep(_AGAIN_S)
 
     async def _take_jobs_while_it_answers(self) -> None:
-        app = queue_schema.app(Store(self.home).path)
-        app.task(name=queue.DRIVE, pass_context=True)(self._drive)
-        app.task(name=queue.START, pass_context=True)(self._begin)
+        app = queue_schema.make_queue_app(Store(self.home).path)
+        app.task(name=queue.DRIVE, pass_context=True)(self._drive_job)
+        app.task(name=queue.START, pass_context=True)(self._start_scheduled)
         async with app.open_async():
             await app.run_worker_async(
                 queues=self.queues,
@@ -164,7 +164,7 @@ class Worker:
                 process.send_signal(signal.SIGTERM)
             self._work.cancel()
 
-    async def _drive(
+    async def _drive_job(
         self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_more: Any
     ) -> None:
         """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that.
@@ -185,60 +185,64 @@ class Worker:
     async def _drive_to_its_end(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
-        if await self._stored(is_upgraded):
-            await self._stored(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+        if await self._write_with_retry(is_schema_newer):
+            await self._write_with_retry(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
             return self._stop(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
-        if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
+        if deaths and (
+            said := await self._write_with_retry(lambda conn: _give_up_after_deaths(conn, run, steps, deaths))
+        ):
             self.report(said)
             return
         job = context.job.id or 0
         self._taken.add(run)
         try:
-            if waits := await self._stored(lambda conn: admit(conn, job, run, deaths, model)):
+            if waits := await self._write_with_retry(lambda conn: admit(conn, job, run, deaths, model)):
                 self.report(f"{run}: waits. {waits}")
                 return
-            await self._driven(context, run, steps, deaths)
+            await self._drive_in_process(context, run, steps, deaths)
         finally:
             self._taken.discard(run)
-            await self._stored(lambda conn: leave(conn, job))
+            await self._write_with_retry(lambda conn: leave(conn, job))
 
-    async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
+    async def _drive_in_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
-        code, aborted, said, owner = await self._process(context, run, drive_process.__name__, run)
+        code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
         if code:  # killed, or without the store at its end
-            await self._stored(partial(end_leases_of, run=run, owner=owner))
+            await self._write_with_retry(partial(end_leases_of, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
             stopped = partial(queue.note_stopped, run=run, kind="cancelled")
-            await self._stored(stopped)
+            await self._write_with_retry(stopped)
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
-            if await self._stored(lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)):
+            if await self._write_with_retry(
+                lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)
+            ):
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
-            how = f"its process died ({_how(code)})" + (f": {said}" if said else "")
+            how = f"its process died ({_describe_exit(code)})" + (f": {said}" if said else "")
             self.report(f"{run}: {how}")
-            await self._stored(lambda conn: _after_death(conn, run, steps, deaths, how))
+            await self._write_with_retry(lambda conn: _enqueue_after_death(conn, run, steps, deaths, how))
 
-    async def _begin(
+    async def _start_scheduled(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
         what = f"schedule {schedule}"
-        code, _, said, _ = await self._process(context, what, start_process.__name__, schedule, str(due))
+        code, _, said, _ = await self._run_process(context, what, start_process.__name__, schedule, str(due))
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
-            self.report(f"{what}: put back: {said or _how(code)}")
+            self.report(f"{what}: put back: {said or _describe_exit(code)}")
             again = partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
-            await self._stored(again)
+            await self._write_with_retry(again)
 
-    async def _process(
+    async def _run_process(
         self, context: "JobContext", what: str, module: str, *words: str
     ) -> tuple[int, bool, str, ProcessIdentity]:
         """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
@@ -253,13 +257,13 @@ class Worker:
                 self._driving[what] = process
                 self.report(f"{what}: driven by process {process.pid}")
                 owner = ProcessIdentity(host_name(), boot_id(), process.pid, "")
-                return *await self._ended(process, context), _last_line(said), owner
+                return *await self._wait_until_ended(process, context), _last_printed_line(said), owner
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
             self._driving.pop(what, None)
 
-    async def _ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
+    async def _wait_until_ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
         while (code := process.poll()) is None:
             await asyncio.sleep(_LOOK_S)
@@ -272,7 +276,7 @@ class Worker:
                     process.send_signal(signal.SIGKILL)
         return code, aborted
 
-    async def _stored(self, act: Callable[[Connection], T]) -> T:
+    async def _write_with_retry(self, act: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
@@ -287,10 +291,10 @@ class Worker:
                     self.report("The store answers again.")
                 return done
             except (StoreError, BusyError) as error:
-                self._is_away(error)
+                self._report_outage(error)
                 await asyncio.sleep(_AGAIN_S)
 
-    def _is_away(self, error: Exception) -> None:
+    def _report_outage(self, error: Exception) -> None:
         if str(error) != self._away:
             self._away = str(error)
             self.report(f"The store doesn't answer: {error}")
@@ -299,13 +303,13 @@ class Worker:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
-            if await self._stored(is_upgraded):
+            if await self._write_with_retry(is_schema_newer):
                 return self._stop(_UPGRADED)
-            await self._stored(self._take_over)
-            await self._stored(release)
-            await self._stored(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
+            await self._write_with_retry(self._take_over_abandoned)
+            await self._write_with_retry(release)
+            await self._write_with_retry(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
 
-    def _take_over(self, conn: Connection) -> None:
+    def _take_over_abandoned(self, conn: Connection) -> None:
         now = time.monotonic()
         found = [one for one in conn.jobs.unsure(_STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
@@ -322,12 +326,12 @@ class Worker:
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
 
 
-def _is_counted_out(error: Exception) -> bool:
+def _is_removed_as_stalled(error: Exception) -> bool:
     """Whether it couldn't take a job because another worker, at its start, removed it as silent."""
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
-def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
+def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
     if not queue.may_go_on(conn, run):
         return
@@ -336,7 +340,7 @@ def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) 
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
-def _given_up(conn: Connection, run: str, steps: int, deaths: int) -> str:
+def _give_up_after_deaths(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
     if deaths < _DEATHS or queue.got_further(conn, run, steps):
         return ""
@@ -347,12 +351,12 @@ def _given_up(conn: Connection, run: str, steps: int, deaths: int) -> str:
     return f"{run}: given up: {why}"
 
 
-def _last_line(said: IO[bytes]) -> str:
+def _last_printed_line(said: IO[bytes]) -> str:
     size = said.seek(0, os.SEEK_END)
     said.seek(max(0, size - _SAID_BYTES))
     lines = said.read().decode(errors="replace").split("\n")
     return visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return signal.Signals(-code).name if -code in [*signal.Signals] else f"exit code {code}"

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from interlock.state.errors import UserError
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 if TYPE_CHECKING:
     from interlock.graphs.graph import Graph
@@ -67,7 +67,7 @@ def load_pipeline(name: str) -> "Pipeline":
     if name in _OFFERED:
         return _OFFERED[name]()
     if name not in PIPELINES:
-        hint = nearest(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
+        hint = did_you_mean(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
         raise UserError(f"No workflow {name[:80]!r}.{hint} List them with: interlock workflows")
     return _import_graph_module(name).PIPELINE
 

@@ -22,9 +22,9 @@ from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_t
 from interlock.nodes.hooks import ask_hook
 from interlock.nodes.requests import await_person, notify
 from interlock.state.errors import UserError
-from interlock.state.node import spec_of, specified
+from interlock.state.node import spec_of, with_spec
 from interlock.state.run import HookEvent
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _Declare = Callable[..., None]
 """`Graph.node`, `Graph.edge` and their like."""
@@ -213,7 +213,7 @@ def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], 
     kind = Graph.subgraph if inner else Graph.node
     names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
     if name not in names:
-        hint = nearest(name, names)
+        hint = did_you_mean(name, names)
         what = "subgraph" if inner else "node"
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
@@ -247,4 +247,4 @@ def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) 
         writes=(*dict.fromkeys((*was.writes, *now.writes)),),
         nondeterministic=was.nondeterministic,
     )
-    return specified(either, both)
+    return with_spec(either, both)

@@ -18,12 +18,12 @@ from typing_extensions import TypedDict
 from interlock.graphs.foreign_callbacks import is_exit
 from interlock.graphs.supersteps import Run
 from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
-from interlock.state.chart_channels import ApprovalModeState, charted, check_moves, plain
+from interlock.state.chart_channels import ApprovalModeState, channels_with_charts, check_moves, without_chart
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
-from interlock.state.node import NodeSpec, spec_of, specified
-from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, newest
+from interlock.state.node import NodeSpec, spec_of, with_spec
+from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, keep_newest
 
 
 @cache
@@ -61,7 +61,7 @@ def check_key_types(what: str, keys: type, state: type) -> None:
     for key, kind in type_hints(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-        if plain(known[key]) != plain(kind):
+        if without_chart(known[key]) != without_chart(kind):
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
@@ -94,7 +94,7 @@ def check_shared_keys(what: str, subgraph: type, state: type) -> None:
             f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
         )
     for key in both:
-        if plain(mine[key]) != plain(theirs[key]):
+        if without_chart(mine[key]) != without_chart(theirs[key]):
             raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
 
 
@@ -199,7 +199,7 @@ class Contract(NamedTuple):
         """Reducers of the channels it writes."""
         known = channel_types(self.state)
         noted = ((key, reducer_of(known[key])) for key in self.writes)
-        return {key: reducer for key, reducer in noted if reducer and reducer is not newest}
+        return {key: reducer for key, reducer in noted if reducer and reducer is not keep_newest}
 
 
 def _emit_directly(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
@@ -257,7 +257,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
     where = f"{workflow}.{name}"
     spec = spec_of(function)
     tried = _with_retries(function, spec, where)
-    governed = charted((*channel_types(contract.state).items(),), contract.writes)
+    governed = channels_with_charts((*channel_types(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         deps, info = _deps_and_task(runtime, where)
@@ -284,7 +284,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
         )
         return update
 
-    return specified(node, spec)
+    return with_spec(node, spec)
 
 
 def _with_retries(

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from interlock.graphs.langgraph_internals import current_task_id
 from interlock.nodes.current_run import current_runtime
-from interlock.state.deps import GRACE_S, Deps, to_its_end
+from interlock.state.deps import GRACE_S, Deps, await_despite_cancel
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class NodeEnds:
             task.cancel()
 
         with self._held:
-            return await to_its_end(task, cancelled=stop)
+            return await await_despite_cancel(task, cancelled=stop)
 
     async def _wait_until_saved(self, work: Awaitable[T]) -> T:
         try:

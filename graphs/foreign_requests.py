@@ -20,7 +20,7 @@ from interlock.graphs.langgraph_internals import input_fields, input_type
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
 from interlock.state.errors import InputError, UserError
 from interlock.state.run import WorkflowInput
-from interlock.state.text import misfit, nearest
+from interlock.state.text import did_you_mean, schema_violation
 
 MESSAGES = "messages"
 """The key that holds a conversation, by LangGraph's convention."""
@@ -96,7 +96,7 @@ def ignored_key_warnings(graph: Any, name: str, given: Any) -> list[str]:
         return []
     unknown = [str(key) for key in cast("dict[str, Any]", given) if key not in fields]
     known = f" {name} has: {', '.join(fields)}."
-    return [f"Input field {key!r} is ignored.{nearest(key, fields) or known}" for key in unknown]
+    return [f"Input field {key!r} is ignored.{did_you_mean(key, fields) or known}" for key in unknown]
 
 
 def convert_input(graph: Any, given: Any) -> Any:
@@ -246,7 +246,7 @@ def _payload_schema(item: Any) -> dict[str, JsonValue]:
 
 def check_answer_schema(request: str, text: str, schema: Any) -> None:
     """Raises `UserError` for an answer that the interrupt's schema refuses."""
-    if wrong := misfit(schema, parse_answer(text, schema)):
+    if wrong := schema_violation(schema, parse_answer(text, schema)):
         raise UserError(
             f"The answer to {request!r} doesn't fit: {wrong}. Expected JSON by the schema: {json.dumps(schema)}"
         )

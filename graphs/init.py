@@ -16,7 +16,7 @@ from interlock.nodes.init import after_turn, check_file, finish, open_init
 from interlock.nodes.main import TURN_ENDS, after_tools, nudge
 from interlock.state.init import InitInput, InitOutput, InitState
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, error_of
+from interlock.state.workflow import WorkflowContext, error_of_state
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -57,7 +57,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> InitOutput:
         status=values["status"],
         file=values["file"],
         response=context.transcript.message(values["reply"]).text if answered else "",
-        error=error_of(values),
+        error=error_of_state(values),
     )
 
 

@@ -23,7 +23,7 @@ from interlock.nodes.loop_check import (
 )
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workflow import WorkflowContext, append_history
 
 
@@ -46,7 +46,7 @@ def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
     events = Message(
         role="user",
         origin="context",
-        content=clean(EVENTS.dump_json(input.events, exclude_unset=True).decode()),
+        content=replace_surrogates(EVENTS.dump_json(input.events, exclude_unset=True).decode()),
     )
     return {
         "head": append_history(context.transcript, input.history) if input.history else "",

@@ -35,7 +35,7 @@ from interlock.state.command import CommandIn, CommandOut, CommandState
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history
+from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -108,7 +108,7 @@ def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
-    error = error_of(values)
+    error = error_of_state(values)
     answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
     # A run failed by a refusal still has an answer: what the model says about it.
     answered = answered or (error is not None and error.type == "refused")

@@ -16,10 +16,10 @@ from interlock.nodes.mcp import connect, format_answer, load, prompt, read
 from interlock.state.errors import InputError
 from interlock.state.mcp import McpInput, McpOutput, McpState
 from interlock.state.messages import Message, ToolCall
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.text import clean, clean_json
-from interlock.state.workflow import WorkflowContext, error_of
+from interlock.state.text import clean_json, replace_surrogates
+from interlock.state.workflow import WorkflowContext, error_of_state
 
 _NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "prompt": ("server", "name")}
 
@@ -47,12 +47,12 @@ def enter(input: McpInput, context: WorkflowContext) -> dict[str, Any]:
         if not getattr(input, field):
             raise InputError(f"Input field {field!r} is missing: action {input.action!r} needs it.", field)
     plain = input.model_dump(mode="json", include={"action", "server", "name", "args", "uri"})
-    text = clean(json.dumps(plain, ensure_ascii=False))
+    text = replace_surrogates(json.dumps(plain, ensure_ascii=False))
     request = context.transcript.append("", [Message(role="user", content=text)])
     state: dict[str, Any] = {"request": request, "approval_mode": context.approval_mode}
     if input.action == "call":
         args: Any = clean_json(input.args)
-        call = ToolCall(id="0.0", name=mcp_name(input.server or "", input.name or ""), args=args)
+        call = ToolCall(id="0.0", name=mcp_tool_name(input.server or "", input.name or ""), args=args)
         message = Message(role="assistant", tool_calls=(call,))
         state["head"] = context.transcript.append("", [message])
     return state
@@ -65,7 +65,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> McpOutput:
         servers=json.loads(context.transcript.message(servers).text) if servers else [],
         content=context.transcript.message(found).text if found else None,
         is_error=values["mcp_status"] == "failed" if found else None,
-        error=error_of(values),
+        error=error_of_state(values),
     )
 
 

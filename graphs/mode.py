@@ -17,7 +17,7 @@ from interlock.state.messages import Message, ToolCall
 from interlock.state.mode import DEFAULT, ModeInput, ModeOutput, ModeState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, error_of
+from interlock.state.workflow import WorkflowContext, error_of_state
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -56,7 +56,9 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
         modes=json.loads(context.transcript.message(listed).text) if listed else [],
         current=values.get("mode") or DEFAULT,
         allowed=values.get("allowed"),
-        error=ErrorInfo(type="rejected", message=answer.text) if failed and answer else error_of(values),
+        error=ErrorInfo(type="rejected", message=answer.text)
+        if failed and answer
+        else error_of_state(values),
     )
 
 

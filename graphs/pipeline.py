@@ -14,12 +14,12 @@ from interlock.graphs.contract import channel_types
 from interlock.graphs.graph import Compiled, Graph
 from interlock.graphs.langgraph_internals import drive_without_stream
 from interlock.graphs.stored_values import StoredForm
-from interlock.state.conversation import refusals_in, warnings_of
+from interlock.state.conversation import refusal_warnings, refusals_of_state
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError, UserError
 from interlock.state.messages import Message
 from interlock.state.run import BY_PROCESS, WorkflowInput, WorkflowOutput, input_error
-from interlock.state.text import clean, first_fault, json_text
+from interlock.state.text import first_validation_error, json_text, replace_surrogates
 from interlock.state.workflow import WorkflowContext
 
 
@@ -106,7 +106,7 @@ class Pipeline:
         try:
             return self.output.model_validate({k: values[k] for k in self.output.model_fields if k in values})
         except ValidationError as error:
-            fault = ": ".join(first_fault(error))
+            fault = ": ".join(first_validation_error(error))
             ended = f"it ended with {sorted(values)} in its state."
             raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
@@ -114,7 +114,10 @@ class Pipeline:
         """The typed input, with valid Unicode. Raises `InputError` naming the field and what was expected."""
         if isinstance(values, WorkflowInput):
             return values
-        given = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
+        given = {
+            name: replace_surrogates(value) if isinstance(value, str) else value
+            for name, value in values.items()
+        }
         try:
             return self.input.model_validate(given)
         except ValidationError as error:
@@ -187,7 +190,7 @@ class Pipeline:
             output.get("status", "done"),
             output.get("error"),
             output.get(self.hands_over_to),
-            warnings_of(refusals_in(values)) if output else (),
+            refusal_warnings(refusals_of_state(values)) if output else (),
         )
 
     def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph

@@ -15,8 +15,8 @@ from interlock.nodes.search import chunk, compare, embed, format_results, query,
 from interlock.state.errors import InputError
 from interlock.state.messages import Message
 from interlock.state.search import SearchInput, SearchOutput, SearchState
-from interlock.state.text import clean
-from interlock.state.workflow import WorkflowContext, error_of
+from interlock.state.text import replace_surrogates
+from interlock.state.workflow import WorkflowContext, error_of_state
 
 
 def build() -> Graph:
@@ -42,13 +42,13 @@ def enter(input: SearchInput, context: WorkflowContext) -> dict[str, Any]:
     plain = input.model_dump(
         mode="json", include={"query", "path", "language", "limit", "min_score", "index"}
     )
-    text = clean(json.dumps(plain, ensure_ascii=False))
+    text = replace_surrogates(json.dumps(plain, ensure_ascii=False))
     return {"request": context.transcript.append("", [Message(role="user", content=text)])}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
     found = json.loads(context.transcript.message(values["found"]).text)
-    return SearchOutput(status=values["search_status"], **found, error=error_of(values))
+    return SearchOutput(status=values["search_status"], **found, error=error_of_state(values))
 
 
 PIPELINE = Pipeline(

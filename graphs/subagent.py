@@ -35,7 +35,7 @@ from interlock.state.subagent import (
     SubagentOutput,
     SubagentState,
 )
-from interlock.state.text import clean_json, nearest
+from interlock.state.text import clean_json, did_you_mean
 from interlock.state.workflow import WorkflowContext
 
 
@@ -64,7 +64,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
 
 def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
     if input.agent not in context.agents:
-        hint = nearest(input.agent, context.agents)
+        hint = did_you_mean(input.agent, context.agents)
         raise InputError(
             f"Input field 'agent': no agent {input.agent!r}.{hint} There are {', '.join(context.agents)}.",
             "agent",

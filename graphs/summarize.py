@@ -13,7 +13,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.summarize import check_summary, measure, save, summarize, truncate
 from interlock.state.messages import Message
 from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState, SummarizeStatus
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workflow import WorkflowContext, append_history
 
 
@@ -31,9 +31,9 @@ def build() -> Graph:
 
 
 def enter(input: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
-    text = Message(role="tool", name=clean(input.tool), content=clean(input.text))
+    text = Message(role="tool", name=replace_surrogates(input.tool), content=replace_surrogates(input.text))
     return {
-        "tool": clean(input.tool),
+        "tool": replace_surrogates(input.tool),
         "source": context.transcript.append("", [text]),
         "head": append_history(context.transcript, input.history),
         "max_output_tokens": input.max_output_tokens,

@@ -25,7 +25,7 @@ from langgraph.types import Send
 
 from interlock.graphs.langgraph_internals import read_channels, write_update
 from interlock.state.deps import Deps
-from interlock.state.node import inside
+from interlock.state.node import inner_task_id
 
 Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
 """A node: maps the whole state, or a payload, to an update."""
@@ -264,7 +264,7 @@ class DrawnBranch(Runnable[Any, Any]):
 def _as_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node of a graph that runs in the task of the node that it is."""
     info = _execution_info(runtime)
-    task = inside(info.task_id)
+    task = inner_task_id(info.task_id)
     return _with_execution_info(
         runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
     )

@@ -13,7 +13,7 @@ from interlock.state.system_prompt import (
     SystemPromptInput,
     SystemPromptOutput,
     SystemPromptState,
-    sections_of,
+    message_sections,
 )
 from interlock.state.workflow import WorkflowContext
 
@@ -38,7 +38,7 @@ def enter(input: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
     message = context.transcript.message(values["system"]) if values["system"] else None
-    sections = sections_of(message) if message else []
+    sections = message_sections(message) if message else []
     for section in sections:
         ours = SECTIONS.get(section.name)
         section.why = ours.when if ours else f"replaces the others: {values['source']}"

@@ -39,7 +39,7 @@ from interlock.nodes.task import (
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.task import TaskInput, TaskOutput, TaskState
-from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history
+from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -124,7 +124,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
         mistakes=values.get("mistakes", 0),
         children=values.get("children", []),
         stats=context.stats(),
-        error=error_of(values),
+        error=error_of_state(values),
     )
 
 

@@ -30,7 +30,7 @@ from interlock.nodes.turn_request import (
 )
 from interlock.state.messages import Message
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
-from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history, to_message
+from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history, to_message
 
 
 @cache
@@ -106,7 +106,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
         model=values.get("sticky_model") or values["model"],
         usage=context.usage(reply).model_dump(exclude={"usd"}) if reply else {},
         history=read_history(context.transcript, values["head"]),
-        error=error_of(values),
+        error=error_of_state(values),
     )
 
 

@@ -19,7 +19,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import RunError, exception_line
 from interlock.state.journal import NodeUpdate
 from interlock.state.run import BY_PROCESS
-from interlock.state.text import jsonable
+from interlock.state.text import to_jsonable
 
 _HERE = Path(__file__).parents[1]
 
@@ -95,5 +95,5 @@ def _takes_runtime(function: Callable[..., Any]) -> bool:
 def _state_digest(state: Mapping[str, Any]) -> str:
     """What tells the states apart that a node was given."""
     given = {key: value for key, value in state.items() if key not in BY_PROCESS}
-    text = json.dumps(jsonable(given), sort_keys=True, default=str)
+    text = json.dumps(to_jsonable(given), sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

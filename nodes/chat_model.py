@@ -39,7 +39,7 @@ from interlock.state.messages import (
     ToolCall,
     ToolDeclaration,
 )
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean_json, replace_surrogates
 
 _MUST_CALL = "Answer with a call of {which}, and with nothing else."
 
@@ -238,14 +238,14 @@ _OWN = "interlock"
 def from_langchain_message(message: BaseMessage) -> Message:
     """The message as the models service reads it. Raises `UserError` for content that it can't send."""
     if isinstance(message, SystemMessage):
-        return Message(role="system", content=clean(str(message.text)))
+        return Message(role="system", content=replace_surrogates(str(message.text)))
     if isinstance(message, HumanMessage):
         return Message(role="user", content=_message_content(message))
     if isinstance(message, ToolMessage):
         status = "error" if message.status == "error" else "success"
         return Message(
             role="tool",
-            content=clean(str(message.text)),
+            content=replace_surrogates(str(message.text)),
             tool_call_id=message.tool_call_id,
             name=message.name,
             status=status,
@@ -270,20 +270,23 @@ def _assistant_message(message: AIMessage) -> Message:
         for call in message.tool_calls
     )
     return Message(
-        role="assistant", content=clean(str(message.text)), tool_calls=calls, signature=own.get("signature")
+        role="assistant",
+        content=replace_surrogates(str(message.text)),
+        tool_calls=calls,
+        signature=own.get("signature"),
     )
 
 
 def _message_content(message: BaseMessage) -> str | tuple[Part, ...]:
     if isinstance(message.content, str):
-        return clean(message.content)
+        return replace_surrogates(message.content)
     return tuple(_content_part(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
 
 
 def _content_part(block: Mapping[str, Any]) -> Part:
     kind = block["type"]
     if kind in ("text", "text-plain"):
-        return TextPart(text=clean(str(block.get("text") or "")))
+        return TextPart(text=replace_surrogates(str(block.get("text") or "")))
     if kind in ("image", "file", "audio", "video") and block.get("base64"):
         mime = str(block.get("mime_type") or "application/octet-stream")
         return DataPart(

@@ -6,14 +6,14 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
-from interlock.prompts import load, render
+from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
 from interlock.state.deps import Deps
 from interlock.state.events import AgentBlocked
 from interlock.state.main import MainState
 from interlock.state.messages import Growing, Message, TextPart
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 
 _HOW: Mapping[str, str] = {
     "failed": "failed",
@@ -50,7 +50,7 @@ def append_check_rule(head: str, deps: Deps) -> str:
     """Return the head after telling the model the rule, once in a conversation."""
     if not deps.checks.holds_tests or RULE in context_sections(head, deps):
         return head
-    text = render("run/check_rule", command=deps.checks.command)
+    text = render_prompt("run/check_rule", command=deps.checks.command)
     return deps.transcript.append(head, [_section_message(text, RULE)])
 
 
@@ -61,7 +61,7 @@ def test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Mess
     path = next(filter(deps.checks.is_test, paths), "")
     if not path:
         return []
-    return [_section_message(render("run/check_edit", path=path, command=deps.checks.command), EDIT)]
+    return [_section_message(render_prompt("run/check_edit", path=path, command=deps.checks.command), EDIT)]
 
 
 def _section_message(text: str, section: str) -> Message:
@@ -87,7 +87,7 @@ def context_sections(head: str, deps: Deps) -> set[str]:
 async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command. The model gets what a failing one printed."""
     checks = runtime.context.checks
-    end = await checks.run(f"check:{task_of(runtime, 'run_check')}")
+    end = await checks.run(f"check:{requesting_task(runtime, 'run_check')}")
     match end.how:
         case "passed":
             return {"label": "tests matter" if checks.holds_tests else "passed"}
@@ -102,7 +102,9 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
                 "result": "",
             }
         case how:
-            text = load("run/check_failed").text(command=checks.command, how=_HOW[how], output=end.output)
+            text = load_prompt("run/check_failed").text(
+                command=checks.command, how=_HOW[how], output=end.output
+            )
             return _send_back_to_model(state, runtime, text)
 
 
@@ -142,7 +144,7 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
     deps, changes = runtime.context, _load_changes(runtime.context, state)
-    end = await deps.checks.run_in_view(f"before:{task_of(runtime, 'run_old_tests')}", changes)
+    end = await deps.checks.run_in_view(f"before:{requesting_task(runtime, 'run_old_tests')}", changes)
     if end.how != "passed":
         return {"label": "failed", "check_output": _store_text(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
@@ -152,7 +154,9 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @node(writes=("check_view",), group="hooks")
 async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
-    end = await runtime.context.checks.run_in_view(f"view:{task_of(runtime, 'try_view')}", TestChanges())
+    end = await runtime.context.checks.run_in_view(
+        f"view:{requesting_task(runtime, 'try_view')}", TestChanges()
+    )
     return {"check_view": end.how}
 
 
@@ -239,7 +243,9 @@ async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"label": "trusted" if _load_changes(deps, state).unknown else "accepted"}
     paths = _list_changes(_load_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
-    return _send_back_to_model(state, runtime, render("run/check_rejected", paths=paths, reason=reason))
+    return _send_back_to_model(
+        state, runtime, render_prompt("run/check_rejected", paths=paths, reason=reason)
+    )
 
 
 def _store_text(deps: Deps, text: str) -> str:

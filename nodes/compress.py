@@ -23,11 +23,11 @@ from interlock.nodes.compress_snapshot import (
 )
 from interlock.nodes.helper_model import ask_text
 from interlock.nodes.hooks import fire_hooks, fires
-from interlock.prompts import load, render
+from interlock.prompts import load_prompt, render_prompt
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps, Transcript
 from interlock.state.events import ChatCompressed, ErrorEvent
-from interlock.state.messages import Message, TextPart, curated
+from interlock.state.messages import Message, TextPart, curate_history
 from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.text import estimate_tokens
@@ -58,7 +58,7 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     known = ConversationSize(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
     due = state.get("force") or known.is_crowded or known.reaches(threshold)
-    if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
+    if due and not any(m.role != "system" for m in curate_history(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
     asked = is_hooked(state, "PreCompress") and should_attempt(
@@ -127,7 +127,7 @@ async def _shorten_output(message: Message, deps: Deps) -> Message | None:
     if len(end) >= len(message.text) or message.text.startswith("[Older output, shortened:"):
         return None
     path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
-    text = load("compress/old_output").text(path=str(path), lines=str(len(lines)), end=end)
+    text = load_prompt("compress/old_output").text(path=str(path), lines=str(len(lines)), end=end)
     if len(text) >= len(message.text):
         return None
     return message.model_copy(update={"content": text})
@@ -164,7 +164,9 @@ _PART = ("head", "base", "split", "token_limit")
 
 @node(reads=_PART, writes=("draft", "checked"), labels=("answered", "failed"))
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    record = await _ask_for_snapshot(state, [_nudge_message(load("compress/summarise").text())], runtime)
+    record = await _ask_for_snapshot(
+        state, [_nudge_message(load_prompt("compress/summarise").text())], runtime
+    )
     return {"draft": record, "checked": "", "label": "answered" if record else "failed"}
 
 
@@ -173,9 +175,9 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The model also hears what is wrong with the draft's form. Without an answer the draft stands."""
     text = runtime.context.transcript.message(state["draft"]).text
     task = [
-        _nudge_message(load("compress/summarise").text()),
+        _nudge_message(load_prompt("compress/summarise").text()),
         Message(role="assistant", content=text),
-        _nudge_message(load("compress/verify").text(problem=_snapshot_problem(text))),
+        _nudge_message(load_prompt("compress/verify").text(problem=_snapshot_problem(text))),
     ]
     return {"checked": await _ask_for_snapshot(state, task, runtime)}
 
@@ -186,8 +188,8 @@ async def _ask_for_snapshot(state: CompressState, task: list[Message], runtime: 
     messages = transcript.read(state["head"])
     if count_tokens(messages[:split]) > state["token_limit"]:
         messages = transcript.read(state["base"])
-    part = curated(messages[opening_length(messages) : split])
-    system = Message(role="system", content=load("compress/system").text())
+    part = curate_history(messages[opening_length(messages) : split])
+    system = Message(role="system", content=load_prompt("compress/system").text())
     asked = [system, *part, *task]
     return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
 
@@ -281,20 +283,24 @@ def _compressed_conversation(state: CompressState, deps: Deps, snapshot: str) ->
     dropped = [
         m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
     ]
-    about = load("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised_note(dropped)
+    about = (
+        load_prompt("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised_note(dropped)
+    )
     text = "\n\n".join([about, *_facts_outside_conversation(state, deps)])
     own = verbatim_parts(dropped, state["token_limit"])
     content = (TextPart(text=text), *own) if own else text
     snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
-        snapshot_messages.append(Message(role="assistant", content=load("compress/acknowledged").text()))
+        snapshot_messages.append(
+            Message(role="assistant", content=load_prompt("compress/acknowledged").text())
+        )
     return [*opening, *dropped_memory_files(dropped), *snapshot_messages, *rest]
 
 
 def _unsummarised_note(dropped: list[Message]) -> str:
     calls = [call for message in dropped for call in message.tool_calls][-_MOST_CALLS:]
     lines = (f"- {call.name} {json.dumps(call.args, ensure_ascii=False)[:_ARGS]}" for call in calls)
-    return load("compress/unsummarised").text(calls="\n".join(lines))
+    return load_prompt("compress/unsummarised").text(calls="\n".join(lines))
 
 
 def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
@@ -303,12 +309,12 @@ def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
     if plan := [
         f"- [{'x' if step['done'] else ' '}] {step['text']}" for step in state.get("plan_steps") or []
     ]:
-        parts.append(render("compress/plan", steps="\n".join(plan)))
+        parts.append(render_prompt("compress/plan", steps="\n".join(plan)))
     if state.get("todos"):
         todos: list[dict[str, Any]] = json.loads(deps.transcript.message(state["todos"]).text)
         lines = [f"- [{todo['status']}] {todo['description']}" for todo in todos]
-        parts += [render("compress/todos", todos="\n".join(lines))] if lines else []
+        parts += [render_prompt("compress/todos", todos="\n".join(lines))] if lines else []
     if waiting := deps.approvals.open_requests():
         lines = [f"- {r.call.name} {json.dumps(r.call.args, ensure_ascii=False)}" for r in waiting]
-        parts.append(render("compress/open_requests", requests="\n".join(lines)))
+        parts.append(render_prompt("compress/open_requests", requests="\n".join(lines)))
     return parts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.compress import GROWTH, CompressState
 from interlock.state.context import MEMORY
 from interlock.state.conversation import Sized
@@ -239,7 +239,7 @@ def verbatim_parts(dropped: Sequence[Message], limit: int) -> list[TextPart]:
     for name, found in _KINDS.items():
         texts = _fit_texts([*_earlier_kept_texts(dropped, name), *found(dropped)], limit // _SHARE)
         if texts:
-            parts.append(TextPart(text=f"\n\n{load(f'compress/{name}').text()}\n"))
+            parts.append(TextPart(text=f"\n\n{load_prompt(f'compress/{name}').text()}\n"))
             parts += [TextPart(text=f"- {text}\n", section=name) for text in texts]
     return parts
 
@@ -255,7 +255,7 @@ def dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     }
     if not found:
         return []
-    heading = TextPart(text=load("context/nearby").text() + "\n")
+    heading = TextPart(text=load_prompt("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *found.values()))]
 
 
@@ -285,8 +285,8 @@ def _person_texts(dropped: Sequence[Message]) -> list[str]:
 
 
 def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
-    before = load("run/call_rejected").text(feedback="")
-    silent = load("run/call_rejected_silently").text()
+    before = load_prompt("run/call_rejected").text(feedback="")
+    silent = load_prompt("run/call_rejected_silently").text()
     calls = {call.id: call for message in dropped for call in message.tool_calls}
     found: list[str] = []
     for message in dropped:

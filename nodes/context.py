@@ -8,14 +8,14 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.state.context import AGENT_FILES, UNDONE, ContextState, IdeState, MemoryText, Reference
-from interlock.state.deps import Deps, Transcript, announced
+from interlock.state.deps import Deps, Transcript, await_with_notices
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, Progress, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message
 from interlock.state.node import node
-from interlock.state.text import clean, estimate_tokens
+from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.turn import TurnState
 
 _OPENING = ("environment", "directory", "ide", "memory")
@@ -64,13 +64,13 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
         return {}
     deps = runtime.context
     status = await deps.context.repository()
-    text = render(
+    text = render_prompt(
         "context/environment",
         date=f"{datetime.fromtimestamp(deps.clock.now()):%Y-%m-%d, %A}",
         system=f"{platform.system()} {platform.release()} ({platform.machine()})",
         directories="\n".join(f"- {root}" for root in deps.context.roots),
     )
-    texts = [text, render("context/git", status=status)] if status else [text]
+    texts = [text, render_prompt("context/git", status=status)] if status else [text]
     return _store_part("environment", "\n\n".join(texts), state, deps)
 
 
@@ -79,7 +79,7 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     if _is_part_left_out("directory", state):
         return {}
     deps = runtime.context
-    text = render("context/directory", tree=await deps.context.tree())
+    text = render_prompt("context/directory", tree=await deps.context.tree())
     return _store_part("directory", text, state, deps)
 
 
@@ -124,7 +124,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     for file in files:
         if file.problem:
             runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
-    text = render("context/memory", files="\n\n".join(map(format_memory_file, files)))
+    text = render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
     return {**_store_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
@@ -182,7 +182,7 @@ async def _file_references(
         return []
     progress = Progress(what="looking for the files named with @", done=0, total=0, unit="files")
     looking = runtime.context.context.references(prompt[0].text)
-    found = await announced(looking, lambda: runtime.stream_writer(progress))
+    found = await await_with_notices(looking, lambda: runtime.stream_writer(progress))
     for reference in found:
         if not reference.parts:
             message = f"@{reference.path}: {reference.reason}"
@@ -196,7 +196,7 @@ def _file_messages(found: Sequence[Reference]) -> list[Message]:
         return []
     lines = [f"[@{r.path} isn't shown: {r.reason}]" for r in found if not r.parts]
     parts = [part for reference in found for part in reference.parts]
-    heading = render("context/files", problems="\n".join(lines))
+    heading = render_prompt("context/files", problems="\n".join(lines))
     content = (TextPart(text=heading + "\n", section="files"), *parts)
     return [Message(role="user", origin="context", content=content)]
 
@@ -227,7 +227,7 @@ def _is_part_left_out(part: str, state: ContextState) -> bool:
 
 
 def _store_part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
-    text = clean(text)
+    text = replace_surrogates(text)
     record = deps.transcript.append("", [Message(role="user", origin="context", content=text)])
     update: ContextState = {"tokens": {**state["tokens"], name: estimate_tokens(text)}}
     update[name] = record  # pyright: ignore[reportGeneralTypeIssues]
@@ -269,8 +269,8 @@ def append_undone_note(head: str, deps: Deps) -> str:
     if deps.info.agent or not (undone := deps.journal.undone(head)):
         return head
     content = (
-        TextPart(text=render("run/undone") + "\n"),
-        TextPart(text=clean("\n".join(undone)), section=UNDONE),
+        TextPart(text=render_prompt("run/undone") + "\n"),
+        TextPart(text=replace_surrogates("\n".join(undone)), section=UNDONE),
     )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
     deps.journal.tell_undone(head, told)
@@ -300,7 +300,7 @@ def _is_ide_shown(history: Sequence[Message]) -> bool:
 
 def ide_text(before: IdeState | None, now: IdeState) -> str:
     if before is None:
-        return render("context/ide", state=_json_block({**now}))
+        return render_prompt("context/ide", state=_json_block({**now}))
     changed: dict[str, Any] = {
         "opened": [path for path in now["open"] if path not in before["open"]],
         "closed": [path for path in before["open"] if path not in now["open"]],
@@ -308,7 +308,7 @@ def ide_text(before: IdeState | None, now: IdeState) -> str:
     changed = {name: paths for name, paths in changed.items() if paths}
     if now["active"] != before["active"]:
         changed["active"] = now["active"]
-    return render("context/ide_changed", changes=_json_block(changed))
+    return render_prompt("context/ide_changed", changes=_json_block(changed))
 
 
 def _json_block(value: dict[str, Any]) -> str:

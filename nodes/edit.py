@@ -20,7 +20,7 @@ from interlock.nodes.edit_target import (
 )
 from interlock.nodes.requests import load_request_and_answer, rejection_result, write_request
 from interlock.nodes.tools_results import policy_decision, record_call_decision, record_person_decision
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import (
     ApprovalRequest,
     CallKey,
@@ -28,17 +28,16 @@ from interlock.state.calls import (
     Choice,
     ToolResult,
     Verdict,
-    failure,
-    key_of,
+    call_key_of,
+    error_result,
 )
-from interlock.state.deps import Deps, to_its_end
+from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.edit import EditState, FixAnswer, MeantEdit, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node
 from interlock.state.tooling import ToolRun
-from interlock.tools._content import TextFile, line_number_at
-from interlock.tools._diff import unified_diff
+from interlock.tools.file_content import TextFile, line_number_at
 from interlock.tools.matcher.edit import (
     CORRECTIONS,
     EditProblem,
@@ -49,8 +48,9 @@ from interlock.tools.matcher.edit import (
     place_or_correct_edit,
     unusable_strings_problem,
 )
-from interlock.tools.matcher.ends import first_indent, reindent_to_place
 from interlock.tools.matcher.find import STRATEGIES
+from interlock.tools.matcher.window_edges import first_indent, reindent_to_place
+from interlock.tools.text_diff import unified_diff
 
 _CODES = {
     "path_refused": "outside_workspace",
@@ -147,7 +147,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if isinstance(edit, ToolResult):
         return {"label": "not found"}
     tried = edit.strings
-    prompt = load("edit/correct_target").parts(
+    prompt = load_prompt("edit/correct_target").parts(
         file=edit.shown,
         content=await asyncio.to_thread(excerpt_around, edit.text, tried.old),
         old_string=tried.old,
@@ -207,9 +207,9 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(deps, state)
     if isinstance(edit, ToolResult):
         return {"label": "no answer"}
-    prompt = load("edit/fix_edit").parts(
+    prompt = load_prompt("edit/fix_edit").parts(
         file=edit.shown,
-        instruction=str(deps.journal.call(key_of(state)).args.get("instruction") or "not given"),
+        instruction=str(deps.journal.call(call_key_of(state)).args.get("instruction") or "not given"),
         content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
@@ -334,7 +334,9 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
     record_call_decision(runtime, key, policy_decision(verdict, mode))
     if verdict.decision == "deny":
-        text = load("run/call_denied").text(tool=call.name, reason=verdict.deny_message or verdict.reason)
+        text = load_prompt("run/call_denied").text(
+            tool=call.name, reason=verdict.deny_message or verdict.reason
+        )
         return {"label": "denied", "error": edit_error("denied", text)}
     if verdict.decision == "allow":
         return {"label": "allowed", "error": {}}
@@ -415,14 +417,14 @@ async def _write_file(
         deps.journal.intend(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)
-    return await to_its_end(deps.toolset.run(run))
+    return await await_despite_cancel(deps.toolset.run(run))
 
 
 def _file_changed_result(call: CallView) -> ToolResult:
     text = (
         f"{call.args['file_path']!r} changed on disk while it was edited. Read it again; nothing was written."
     )
-    return failure("external_change", text)
+    return error_result("external_change", text)
 
 
 @node(reads=("error",), writes=("edit_status", "error"), group="errors")

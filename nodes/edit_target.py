@@ -8,11 +8,11 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import HelperAnswer, T, ask_json, parse_json_as, question_messages
 from interlock.nodes.tools_results import CALL, earlier_calls
-from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.deps import Deps, in_thread
+from interlock.state.calls import CallKey, CallView, ToolResult, call_key_of
+from interlock.state.deps import Deps, run_in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit
-from interlock.state.node import task_of
-from interlock.tools._content import TextFile, decode_text_file
+from interlock.state.node import requesting_task
+from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
@@ -60,12 +60,12 @@ class Edit:
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown, self.text, self.strings.old, self.strings.new, self.strings.expected)
-        return await in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
+        return await run_in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
 
     async def repaired(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected)
-        return await in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
+        return await run_in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")
@@ -91,12 +91,12 @@ def external_change(edit: Edit | ToolResult, state: EditState) -> str:
 
 def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step what matched, or what differs."""
-    runtime.context.steps.reasoned(task_of(runtime, "An edit"), reason)
+    runtime.context.steps.reasoned(requesting_task(runtime, "An edit"), reason)
 
 
 async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
-    call, tried = deps.journal.call(key_of(state)), current_strings(deps, state)
+    call, tried = deps.journal.call(call_key_of(state)), current_strings(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
@@ -110,7 +110,7 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
 
 def current_strings(deps: Deps, state: EditState) -> EditStrings:
     """The call's own strings, or the helper's."""
-    args = deps.journal.call(key_of(state)).args
+    args = deps.journal.call(call_key_of(state)).args
     expected = args.get("expected_replacements", 1)
     old, new = str(args["old_string"]), str(args["new_string"])
     if state.get("helper"):
@@ -127,7 +127,7 @@ def current_strings(deps: Deps, state: EditState) -> EditStrings:
 
 def tried_call(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
-    key = key_of(state)
+    key = call_key_of(state)
     call = deps.journal.call(key)
     if not state.get("helper"):
         return key, call

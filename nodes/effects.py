@@ -15,9 +15,9 @@ from pydantic import JsonValue, TypeAdapter
 
 from interlock.nodes.current_run import current_deps, current_runtime, current_task_info, park_node
 from interlock.state.calls import ApprovalRequest, CallView
-from interlock.state.deps import GRACE_S, Deps, Stopped, to_its_end
+from interlock.state.deps import GRACE_S, Deps, Stopped, await_despite_cancel
 from interlock.state.errors import UserError
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -117,12 +117,14 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
         if entry.is_done(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
-            return await to_its_end(_await_and_journal(entry, function, args, kwargs), entry.grace_s)
+            return await await_despite_cancel(
+                _await_and_journal(entry, function, args, kwargs), entry.grace_s
+            )
         stop = threading.Event()
         thread = asyncio.to_thread(_call_and_journal, entry, function, args, kwargs, stop)
-        found = await to_its_end(thread, cancelled=stop.set)
+        found = await await_despite_cancel(thread, cancelled=stop.set)
         if inspect.isawaitable(found):
-            return await to_its_end(_journal_when_done(entry, found), entry.grace_s)
+            return await await_despite_cancel(_journal_when_done(entry, found), entry.grace_s)
         return found
     finally:
         entry.end()
@@ -340,5 +342,5 @@ def _argument_for_person(value: Any, redact: Callable[[str], str]) -> JsonValue:
     shown = value
     if not isinstance(value, str):
         shown = json.dumps(_ANY.dump_python(value, mode="json", fallback=str, warnings=False))
-    text = clean(redact(shown))
+    text = replace_surrogates(redact(shown))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

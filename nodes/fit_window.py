@@ -8,11 +8,11 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import count_tokens
 from interlock.nodes.turn_messages import REQUEST, build_turn_request
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, ToolDeclaration
 from interlock.state.node import node
-from interlock.state.text import estimate_tokens, listed
+from interlock.state.text import estimate_tokens, join_some
 from interlock.state.turn import TurnState
 
 _ROOM = 0.7
@@ -65,7 +65,7 @@ def _largest_outputs(messages: Sequence[Message]) -> list[int]:
 async def _replace_output(message: Message, deps: Deps) -> Message:
     """The file is on disk before anything refers to it."""
     path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
-    text = load("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
+    text = load_prompt("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
     return message.model_copy(update={"content": text})
 
 
@@ -81,7 +81,7 @@ def _explain_overflow(
     for name, tokens in [*_token_shares(messages), ("the declarations of tools", _count_tool_tokens(tools))]:
         shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
     largest = sorted(shares, key=lambda name: -shares[name])
-    filling = listed([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
+    filling = join_some([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
     return (
         f"The request has about {sum(shares.values()):,} tokens, {model!r} takes {limit:,}. "
         f"It is filled by {filling}. Shorten {largest[0]}, or choose a model with a larger window (-m)."

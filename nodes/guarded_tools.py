@@ -28,11 +28,11 @@ from interlock.nodes.tool_guard import (
     hook_addition,
     leave_call,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import CallView, Risk
 from interlock.state.deps import GRACE_S, Deps
 from interlock.state.errors import SetupError
-from interlock.state.text import clean_json, first_fault
+from interlock.state.text import clean_json, first_validation_error
 
 _CALL_ID: ContextVar[str | None] = ContextVar("id of the tool call that runs", default=None)
 _HANDED: ContextVar[bool] = ContextVar(
@@ -228,7 +228,7 @@ class _ToolInvocation:
             try:
                 made = schema.model_validate(new)
             except ValidationError as error:
-                fault = ": ".join(first_fault(error))
+                fault = ": ".join(first_validation_error(error))
                 raise RefusedError(
                     f"Not run: the changed arguments don't fit {view.name!r}: {fault}."
                 ) from error
@@ -241,7 +241,7 @@ class _ToolInvocation:
     async def _with_hook_addition(self, result: list[Any] | None) -> Any:
         if result is None:  # a person said to skip it
             cause = "the run was killed or stopped while this call ran."
-            return self._answer(load("run/call_unknown_outcome").text(cause=cause))
+            return self._answer(load_prompt("run/call_unknown_outcome").text(cause=cause))
         (value,) = result
         shown: JsonValue = _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
         more = await hook_addition(self.call, {"llmContent": shown})

@@ -10,14 +10,14 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from interlock.nodes.requests import write_request
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
 from interlock.state.errors import HookError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.run import HookEvent, RunChannels, is_hooked
 
 FIRING = ("hook_event", "hook_key", "approval")
@@ -161,7 +161,7 @@ async def fire_hooks(
 
     Raises `FiringOpenError`, which `fires` turns into the node's update.
     """
-    key = state.get("hook_key") or f"{event}:{task_of(runtime, event)}"
+    key = state.get("hook_key") or f"{event}:{requesting_task(runtime, event)}"
     emit = runtime.stream_writer
     outcome = await runtime.context.hooks.fire(event, key, payload, subject=subject, emit=emit)
     if outcome.unknown:
@@ -205,7 +205,7 @@ def hook_context_message(context: str) -> Message:
 
 def wrap_hook_text(context: str) -> str:
     """A hook's text between tags that it can't close."""
-    return load("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
+    return load_prompt("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def _hook_in_words(event: HookEvent, outcome: HookOutcome) -> str:

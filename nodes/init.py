@@ -6,8 +6,8 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.main import TurnEnd, append_our_message, refusal_error, turn_end_label
-from interlock.prompts import render
-from interlock.state.conversation import fresh_conversation, open_refusal, refusals_in
+from interlock.prompts import render_prompt
+from interlock.state.conversation import initial_conversation_state, open_refusal, refusals_of_state
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError
 from interlock.state.init import MODE, REMINDERS, InitState
@@ -27,7 +27,7 @@ _EMPTY = "(empty)"
 @node(
     reads=("prompt", "file"),
     writes=(
-        *fresh_conversation(),
+        *initial_conversation_state(),
         *("head", "mode", "prompt", "file", "stood", "reminders", "stop", "refused"),
     ),
     labels=("look", "nothing here"),
@@ -47,14 +47,14 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
     existing = {m.shown: m.text for m in await deps.context.memory()}
     file = state["file"] or next((name for name in names if name in existing), names[0])
     hint = deps.transcript.message(state["prompt"]).text if state["prompt"] else ""
-    request = render(
+    request = render_prompt(
         "init/look",
         file=file,
         standing=_STANDS if file in existing else _NEW,
         hint=f"\n\nThe user adds: {hint}" if hint else "",
     )
     opened: InitState = {
-        **fresh_conversation(),
+        **initial_conversation_state(),
         "head": "",
         "mode": MODE,
         "prompt": deps.transcript.append("", [Message(role="user", origin="person", content=request)]),
@@ -86,14 +86,14 @@ async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     now = next((_hash_text(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
-    if refused := open_refusal(refusals_in(state)):
+    if refused := open_refusal(refusals_of_state(state)):
         return {"label": "over", "status": "failed", "error": refusal_error(refused, deps.info)}
     if now:
         return {"label": "over", "status": "unchanged"}
     if state["reminders"] >= REMINDERS:
         message = f"The model stopped before {state['file']!r} was written, after {REMINDERS} reminders."
         return {"label": "over", "status": "failed", "error": {"type": "not_written", "message": message}}
-    text = render("init/remind", file=state["file"])
+    text = render_prompt("init/remind", file=state["file"])
     head = append_our_message(runtime, state["head"], text)
     return {"label": "once more", "head": head, "reminders": state["reminders"] + 1}
 

@@ -19,7 +19,7 @@ from interlock.nodes.loop_detectors import (
     hash_call,
     shorten_text,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
 from interlock.state.loop_check import (
     CONFIDENCE,
@@ -38,7 +38,7 @@ from interlock.state.loop_check import (
     PromptEvent,
     ToolCallEvent,
 )
-from interlock.state.messages import Message, curated
+from interlock.state.messages import Message, curate_history
 from interlock.state.node import node
 
 NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
@@ -259,7 +259,7 @@ async def ask_confidence(role: str, state: LoopCheckState, runtime: Runtime[Deps
     """The model's confidence that the run is looping; None: it failed."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
-    system, task = load("loop_check/look").parts(request=_last_person_text(state, deps, history))
+    system, task = load_prompt("loop_check/look").parts(request=_last_person_text(state, deps, history))
     messages = question_messages(system, task, recent_entries(history))
     found = await ask_json(runtime, Analysis, role, messages, state.get("head", ""), LOOP_TIMEOUT_S)
     return found.answer.unproductive_state_confidence if found else None
@@ -280,13 +280,13 @@ def _most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
 
 def recent_entries(history: list[Message]) -> list[Message]:
     """The last 20 entries, without unanswered calls and answers without a call."""
-    last = [m for m in curated(history) if m.role != "system"][-ENTRIES:]
+    last = [m for m in curate_history(history) if m.role != "system"][-ENTRIES:]
     while last and last[0].role == "tool":
         last.pop(0)
     while last and last[-1].tool_calls:
         last.pop()
     if last and last[0].tool_calls:
-        last.insert(0, Message(role="user", content=load("loop_check/earlier").text()))
+        last.insert(0, Message(role="user", content=load_prompt("loop_check/earlier").text()))
     return last
 
 

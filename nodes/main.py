@@ -9,17 +9,25 @@ from pydantic import JsonValue
 from interlock.nodes.check import append_check_rule, label_for_check
 from interlock.nodes.hooks import fire_hooks, fires, hook_context_message, prompt_end
 from interlock.nodes.mcp import expand_server_prompt
-from interlock.prompts import load, render
-from interlock.state.charts import ApprovalModeChart, step
-from interlock.state.command import ARGS, CommandOut, CommandState, is_name, pieces, shell_lines, split_prompt
+from interlock.prompts import load_prompt, render_prompt
+from interlock.state.charts import ApprovalModeChart, next_state
+from interlock.state.command import (
+    ARGS,
+    CommandOut,
+    CommandState,
+    is_command_name,
+    shell_lines,
+    split_prompt,
+    split_template,
+)
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.conversation import (
     BatchEnd,
     Refused,
-    fresh_prompt,
+    initial_prompt_state,
     open_refusal,
     refusal_line,
-    refusals_in,
+    refusals_of_state,
 )
 from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.errors import InputError, RunError, UntrustedError, UserError
@@ -28,10 +36,10 @@ from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin, TextPart, ToolCall
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
-from interlock.state.text import clean, is_visible, nearest
+from interlock.state.text import did_you_mean, is_visible, replace_surrogates
 
 _SILENT = "[no response text]"
 """Sent to the hook if the model said nothing (gemini-cli's words)."""
@@ -64,7 +72,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
 @node(
     reads=("prompt", "hook_stage", "head", "unavailable", "approval_mode", "plan_phase", "force"),
     writes=(
-        *fresh_prompt(),
+        *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
@@ -78,7 +86,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     deps = runtime.context
     rules, phase = _plan_mode_opening(deps, state)
     opened: MainState = {
-        **fresh_prompt(),
+        **initial_prompt_state(),
         "stop": "",
         "status": "running",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
@@ -128,7 +136,7 @@ async def _prompt_kind_and_record(
         return "prompt", deps.transcript.append(
             "", [*before, Message(role="user", origin="person", content=text)]
         )
-    if is_name(name):
+    if is_command_name(name):
         raise _unknown_command_error(name, commands, deps.mcp.names())
     return "prompt", prompt
 
@@ -140,7 +148,7 @@ def _unknown_command_error(name: str, commands: Commands, servers: Collection[st
         return UntrustedError(f"Command {'/' + name!r} can't be used: {problem}")
     known = [*commands.usable, *commands.broken, *commands.skills, *(f"{server}:" for server in servers)]
     how = "A session's own commands work only there. To send this as a prompt, begin it with another word."
-    return InputError(f"No command {'/' + name!r}.{nearest(name, known, 3)} {how}", "prompt")
+    return InputError(f"No command {'/' + name!r}.{did_you_mean(name, known, 3)} {how}", "prompt")
 
 
 def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
@@ -156,7 +164,7 @@ def _plan_mode_opening(deps: Deps, state: MainState) -> tuple[list[Message], str
         return [], ""
     if phase:
         return [], phase
-    text = render("plan/mode", folder=str(deps.plans.folder), file=PLAN_NAME)
+    text = render_prompt("plan/mode", folder=str(deps.plans.folder), file=PLAN_NAME)
     return [Message(role="user", origin="context", content=text)], "requirements"
 
 
@@ -192,7 +200,11 @@ def _head_before_prompt(head: str, transcript: Transcript) -> str:
 @node(reads=("head",), writes=("head",))
 async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message, so the turn limit applies."""
-    return {"head": append_our_message(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
+    return {
+        "head": append_our_message(
+            runtime, state["head"], load_prompt("next_speaker/go_on").text(), "continue"
+        )
+    }
 
 
 @node(reads=("head", "loop_found"), writes=("head",), group="errors")
@@ -200,7 +212,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message."""
     found = state["loop_found"]
     name = "ran_on" if found["kind"] in RAN_ON else "nudge"
-    text = load(f"loop_check/{name}").text(detail=found["detail"])
+    text = load_prompt(f"loop_check/{name}").text(detail=found["detail"])
     return {"head": append_our_message(runtime, state["head"], text)}
 
 
@@ -264,7 +276,7 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     ):
         message = f"The model ended without an answer. Try again with: {runtime.context.info.command()}"
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
-    if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
+    if state["turn_status"] == "ok" and (refused := open_refusal(refusals_of_state(state))):
         error = refusal_error(refused, runtime.context.info)
         return {"status": "failed", "error": error, **mode_after_plan(state, runtime)}
     return {"status": _STATUS[state["turn_status"]], **mode_after_plan(state, runtime)}
@@ -276,8 +288,8 @@ def mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {}
     if state["approval_mode"] != "auto_edit":
         return {"plan_verdict": ""}
-    runtime.context.steps.reasoned(task_of(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
-    return {"approval_mode": step(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
+    runtime.context.steps.reasoned(requesting_task(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
+    return {"approval_mode": next_state(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
 def append_our_message(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
@@ -383,7 +395,7 @@ async def _fill_command(
     """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""
     left = iter(answers)
     texts: list[str] = []
-    for piece in pieces(command.prompt):
+    for piece in split_template(command.prompt):
         if piece.kind == "text":
             texts.append(piece.text.replace(ARGS, args))
         elif piece.kind == "shell":
@@ -393,8 +405,8 @@ async def _fill_command(
             shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart))
             texts.append(shown.strip() or f"[{piece.text} isn't shown: {reference.reason}]")
     if args and ARGS not in command.prompt:
-        texts.append("\n\n" + load("context/command").text(name=command.name, args=args))
-    part = TextPart(text=clean("".join(texts)), section=f"/{command.name}")
+        texts.append("\n\n" + load_prompt("context/command").text(name=command.name, args=args))
+    part = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
     before = deps.transcript.read(prompt)[:-1]
     record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=(part,))])
     return {"prompt": record, "asked": record}

@@ -9,15 +9,15 @@ from typing import Any
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.prompts import render
-from interlock.state.calls import CallView, ToolResult, failure
+from interlock.prompts import render_prompt
+from interlock.state.calls import CallView, ToolResult, error_result
 from interlock.state.deps import Deps
 from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 from interlock.state.node import node
-from interlock.state.text import harmless
+from interlock.state.text import escape_controls
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
 """A server's prompt, as a person invokes it."""
@@ -109,7 +109,7 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
     found = await deps.mcp.prompt(server, name, _parse_prompt_arguments(command["rest"] or "", known[name]))
     if found.status != "success":
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
-    text = render("run/mcp_prompt", server=server, prompt=name, text=harmless(found.content))
+    text = render_prompt("run/mcp_prompt", server=server, prompt=name, text=escape_controls(found.content))
     content = (TextPart(text=text), *found.data) if found.data else text
     before = deps.transcript.read(prompt)[:-1]
     return deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
@@ -148,15 +148,17 @@ async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResul
     views = {view.name: view for view in deps.mcp.views()}
     if server not in views:
         there = ", ".join(views) or "none"
-        return failure("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
+        return error_result("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
     if views[server].status != "connected":
-        return failure("mcp_unavailable", _failure_reason(views[server]))
+        return error_result("mcp_unavailable", _failure_reason(views[server]))
     tool = str(call.args.get("tool_name") or "read_resource")
-    name = mcp_name(server, tool)
+    name = mcp_tool_name(server, tool)
     if deps.toolset.info(name) is None:
-        prefix = mcp_name(server, "")
+        prefix = mcp_tool_name(server, "")
         there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
-        return failure("mcp_unavailable", f"MCP server {server!r} has no tool {tool!r}. It has: {there}.")
+        return error_result(
+            "mcp_unavailable", f"MCP server {server!r} has no tool {tool!r}. It has: {there}."
+        )
     args = call.args.get("arguments") or {} if call.name == "use_mcp_tool" else {"uri": call.args["uri"]}
     parsed: Any = json.loads(args) if isinstance(args, str) else args
     return CallView(id=call.id, name=name, args=parsed)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import ask_json, question_messages
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, curated, open_calls
+from interlock.state.messages import Message, curate_history, open_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.node import Part, node, task_of
+from interlock.state.node import Part, node, requesting_task
 
 _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
-    "the conversation is empty": ("", lambda history: not curated(history)),
+    "the conversation is empty": ("", lambda history: not curate_history(history)),
     "a tool has answered": ("model", lambda h: h[-1].role == "tool"),
     "calls are still open": ("model", lambda history: bool(open_calls(history))),
     "the last answer is empty": ("model", lambda h: h[-1].role == "assistant" and not h[-1].text.strip()),
@@ -61,14 +61,16 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
 
 def _record_rule(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step which rule decided."""
-    runtime.context.steps.reasoned(task_of(runtime, "A rule"), reason)
+    runtime.context.steps.reasoned(requesting_task(runtime, "A rule"), reason)
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
 async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
     """On any failure the speaker stays undecided: the run waits for the user."""
-    history = [m for m in curated(runtime.context.transcript.read(state["head"])) if m.role != "system"]
-    system, task = load("next_speaker/judge").parts()
+    history = [
+        m for m in curate_history(runtime.context.transcript.read(state["head"])) if m.role != "system"
+    ]
+    system, task = load_prompt("next_speaker/judge").parts()
     messages = question_messages(system, task, history)
     found = await ask_json(runtime, Verdict, "next_speaker", messages, state["head"], NEXT_SPEAKER_TIMEOUT_S)
     if found is None:

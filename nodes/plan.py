@@ -9,15 +9,15 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import fires
 from interlock.nodes.main import TurnEnd, append_our_message, fire_after_agent, turn_end_label
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.state.calls import CallView, ToolResult
-from interlock.state.charts import ApprovalModeChart, mode_of, step
-from interlock.state.conversation import fresh_conversation
-from interlock.state.deps import Deps, to_its_end
+from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
+from interlock.state.conversation import initial_conversation_state
+from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.events import HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.plan import MOVES_MARK, PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 from interlock.state.run import is_hooked
 
@@ -50,18 +50,18 @@ _FRESH: PlanState = {
 
 @node(
     reads=("prompt", "plan_name"),
-    writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
+    writes=(*initial_conversation_state(), *_FRESH, "asked", "head"),
     moves=("use_plan",),
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
     record_chart_events(runtime, ["use_plan"])
-    rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
+    rules = render_prompt("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     return {
         "asked": state["prompt"],
         "head": deps.transcript.append("", [Message(role="user", origin="context", content=rules)]),
-        **fresh_conversation(),
+        **initial_conversation_state(),
         **_FRESH,
     }
 
@@ -79,7 +79,7 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
             f"The model stopped without a plan, after {REMINDERS} reminders. Say more of what is wanted."
         )
         return {"label": "give up", "error": {"type": "no_plan", "message": message}}
-    text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
+    text = render_prompt("plan/remind", file=state["plan_name"] or PLAN_NAME)
     return {
         "label": "once more",
         "head": append_our_message(runtime, state["head"], text),
@@ -97,7 +97,7 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     prompt, text = (deps.transcript.message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     modes = {name: state.get(name, "") for name in _KEPT}
-    run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, modes, plan))
+    run = await await_despite_cancel(asyncio.to_thread(deps.plans.hand_over, prompt, modes, plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 
@@ -173,7 +173,9 @@ class _TrackedPlan(PlanMode, total=False):
 def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
     """Record the chart's events with the step, so that a diagram can draw the way."""
     if events:
-        runtime.context.steps.reasoned(task_of(runtime, "A mode's move"), MOVES_MARK + ", ".join(events))
+        runtime.context.steps.reasoned(
+            requesting_task(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
+        )
 
 
 def track_plan(
@@ -235,7 +237,9 @@ def phase_under_review(now: PlanMode) -> str:
 
 
 def _apply_event(now: _TrackedPlan, event: str) -> _TrackedPlan:
-    mode, _, phase = step(ApprovalModeChart, mode_of(now) or "default", event).partition(".")
+    mode, _, phase = next_state(ApprovalModeChart, approval_mode_state(now) or "default", event).partition(
+        "."
+    )
     return {**now, "approval_mode": mode, "plan_phase": phase, "moves": [*now.get("moves", ()), event]}
 
 

@@ -6,8 +6,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import JsonValue
 
-from interlock.prompts import load
-from interlock.state.calls import Answer, ApprovalRequest, ToolResult, failure
+from interlock.prompts import load_prompt
+from interlock.state.calls import Answer, ApprovalRequest, ToolResult, error_result
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired, Emit
@@ -19,7 +19,7 @@ from interlock.state.run import is_hooked
 def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Persist the request, idempotently, before anything stops for it; then emit it."""
     deps = runtime.context
-    about = {"agent": deps.info.agent, "program": deps.policy.program_of(request.call.name)}
+    about = {"agent": deps.info.agent, "program": deps.policy.server_fingerprint(request.call.name)}
     request = request.model_copy(update=about)
     name = deps.approvals.ask(request)
     runtime.stream_writer(
@@ -88,18 +88,20 @@ def load_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answ
 
 def has_server_changed(deps: Deps, request: ApprovalRequest) -> bool:
     """Whether the MCP server's definition has changed since the request was made. Earlier versions kept none."""
-    return request.program not in ("", deps.policy.program_of(request.call.name))
+    return request.program not in ("", deps.policy.server_fingerprint(request.call.name))
 
 
 def server_changed_result(request: ApprovalRequest) -> ToolResult:
     """What the model reads when an answer was meant for a server that has another definition now."""
-    return failure("stale_approval", load("run/call_stale").text(files=f"the server of {request.call.name}"))
+    return error_result(
+        "stale_approval", load_prompt("run/call_stale").text(files=f"the server of {request.call.name}")
+    )
 
 
 def rejection_result(answer: Answer) -> ToolResult:
     """What the model reads after a rejection."""
     if answer.feedback:
-        text = load("run/call_rejected").text(feedback=answer.feedback)
+        text = load_prompt("run/call_rejected").text(feedback=answer.feedback)
     else:
-        text = load("run/call_rejected_silently").text()
-    return failure("rejected", text, by=answer.by, why=answer.feedback or "")
+        text = load_prompt("run/call_rejected_silently").text()
+    return error_result("rejected", text, by=answer.by, why=answer.feedback or "")

@@ -7,10 +7,10 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
 from interlock.nodes.helper_model import ask_json, question_messages
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, curated, open_calls
-from interlock.state.node import node, task_of
+from interlock.state.messages import Message, curate_history, open_calls
+from interlock.state.node import node, requesting_task
 from interlock.state.route import AUTO, EXCLUDED, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
 
 _LOOKED_AT, _SHOWN = 20, 4
@@ -76,7 +76,7 @@ async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     history, request = split_conversation(runtime, state["head"])
     if uses_numerical_routing(runtime) or request.role == "tool":
         return _ABSTAINED
-    prompt = load("route/classifier").parts(request=request.text)
+    prompt = load_prompt("route/classifier").parts(request=request.text)
     choice, took = await _ask_classifier(state, prompt, _recent_classifier(history), ModelChoice, runtime)
     if choice is None:
         return {**_ABSTAINED, **took}
@@ -98,7 +98,7 @@ async def _ask_classifier(
 
 def _recent_classifier(history: list[Message]) -> list[Message]:
     """Recent entries without answers and without messages that are only calls; text beside calls is kept."""
-    spoken = [m for m in curated(history)[-_LOOKED_AT:] if m.role != "tool" and m.text]
+    spoken = [m for m in curate_history(history)[-_LOOKED_AT:] if m.role != "tool" and m.text]
     return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
 
 
@@ -108,7 +108,7 @@ async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if not uses_numerical_routing(runtime):
         return _ABSTAINED
     history, request = split_conversation(runtime, state["head"])
-    prompt = load("route/numerical").parts(request=request.text)
+    prompt = load_prompt("route/numerical").parts(request=request.text)
     found, took = await _ask_classifier(state, prompt, _recent_numerical(history), Complexity, runtime)
     if found is None:
         return {**_ABSTAINED, **took}
@@ -122,7 +122,7 @@ async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def _recent_numerical(history: list[Message]) -> list[Message]:
     """The last 8 entries, starting outside tool traffic and ending with no open call."""
-    last = curated(history)[-_LOOKED_AT_FOR_SCORE:]
+    last = curate_history(history)[-_LOOKED_AT_FOR_SCORE:]
     while last and (last[0].role == "tool" or last[0].tool_calls):
         last.pop(0)
     while open_calls(last):
@@ -146,7 +146,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def choose_model(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
-    runtime.context.steps.reasoned(task_of(runtime, strategy), f"{model}: {reason}")
+    runtime.context.steps.reasoned(requesting_task(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 

@@ -9,9 +9,9 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.main import append_our_message, turn_end_label
-from interlock.prompts import render
-from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.conversation import fresh_conversation, refusals_in
+from interlock.prompts import render_prompt
+from interlock.state.calls import CallKey, CallView, ToolResult, call_key_of
+from interlock.state.conversation import initial_conversation_state, refusals_of_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
@@ -25,7 +25,7 @@ from interlock.state.subagent import (
     Scratchpad,
     SubagentState,
 )
-from interlock.state.text import counted
+from interlock.state.text import format_count
 from interlock.tools.progress import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
@@ -44,12 +44,12 @@ _FRESH: SubagentState = {
 
 @node(
     reads=("message", "index", "attempt", "agent"),
-    writes=(*fresh_conversation(), *_FRESH, "call", "agent", "head", "prompt", "model", "max_turns"),
+    writes=(*initial_conversation_state(), *_FRESH, "call", "agent", "head", "prompt", "model", "max_turns"),
 )
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Freezes the definition: editing its file doesn't affect an open run."""
     deps = runtime.context
-    key = key_of(state)
+    key = call_key_of(state)
     call = deps.journal.call(key)
     definition = _find_definition(deps, call)
     agent = deps.agents.open(_agent_instance(deps, state.get("agent", ""), key, call, definition))
@@ -58,7 +58,7 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
-        **fresh_conversation(),
+        **initial_conversation_state(),
         **_FRESH,
         "max_turns": definition.max_turns,
         "call": str(key),
@@ -150,7 +150,7 @@ async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> Subagent
 @node(reads=("head", "scratchpad"), writes=("head", "sent_back"))
 async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     questions = "\n".join(f"- {question}" for question in state["scratchpad"]["questions"])
-    text = render("subagent/open_questions", questions=questions)
+    text = render_prompt("subagent/open_questions", questions=questions)
     return {"head": append_our_message(runtime, state["head"], text), "sent_back": True}
 
 
@@ -190,7 +190,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     deps = runtime.context
     timed_out = (state.get("error") or {}).get("type") == "timeout"
     reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
-    text = render(
+    text = render_prompt(
         "subagent/last_chance",
         why=end_reason_sentence(reason, deps.agents.instance(state["agent"]).definition),
     )
@@ -227,14 +227,14 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "turns": state["turn_no"],
         "duration_ms": round(seconds * 1000),
         "result": result,
-        "summary": f"{reason} · {counted(state['turn_no'], 'turn')}",
+        "summary": f"{reason} · {format_count(state['turn_no'], 'turn')}",
     }
     if reason in ("error", "aborted") and error:
         meta["error"] = {**error}
-    if refused := refusals_in(state):
+    if refused := refusals_of_state(state):
         meta["refused"] = cast(JsonValue, refused)
     key = CallKey.parse(state["call"])
-    text = render("subagent/finished", agent=repr(definition.name), reason=message, result=result)
+    text = render_prompt("subagent/finished", agent=repr(definition.name), reason=message, result=result)
     kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": message}
     if by_hook:  # stops the whole run, not only its agent
         kind = {"type": "stopped_by_hook", "message": message}
@@ -309,7 +309,7 @@ def end_reason_sentence(reason: str, definition: AgentDefinition, error: str = "
     """The end reason as one sentence, for models and people."""
     texts = {
         "goal": "It completed its task.",
-        "max_turns": f"The limit of {counted(definition.max_turns, 'turn')} is reached.",
+        "max_turns": f"The limit of {format_count(definition.max_turns, 'turn')} is reached.",
         "timeout": f"The limit of {definition.max_time_minutes:g} minutes is reached.",
         "no_complete_task": "It stopped calling tools without calling complete_task.",
         "aborted": error or "A person stopped it.",

@@ -10,15 +10,15 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import ask_text
 from interlock.nodes.tools_results import CALL, recorded_result
-from interlock.prompts import load
-from interlock.state.calls import key_of
+from interlock.prompts import load_prompt
+from interlock.state.calls import call_key_of
 from interlock.state.deps import Deps
-from interlock.state.long_outputs import PAGED, is_long, rule_of
+from interlock.state.long_outputs import PAGED, exceeds_output_rule, output_rule
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.settings import OutputRule, Settings
 from interlock.state.summarize import HEAD_SHARE, SummarizeState
-from interlock.state.text import clean, estimate_tokens
+from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.tooling import SHELL
 
 _TIMEOUT_S = 60.0
@@ -69,7 +69,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 )
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = load_long_output(state, runtime.context)
-    long = is_long(runtime.context.settings, source.rule, source.text)
+    long = exceeds_output_rule(runtime.context.settings, source.rule, source.text)
     return {
         "label": "long" if long else "short",
         "saved_to": "",
@@ -84,7 +84,7 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = load_long_output(state, runtime.context)
     path = source.kept_in
     if not path:
-        data = clean(source.text).encode()
+        data = replace_surrogates(source.text).encode()
         path = str(await asyncio.to_thread(runtime.context.outputs.save, data))
     return {"saved_to": path, "label": source.rule.how}
 
@@ -92,7 +92,7 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 @node(reads=_OUTPUT, writes=("summary",))
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = load_long_output(state, runtime.context)
-    system = Message(role="system", content=load("summarize/system").text())
+    system = Message(role="system", content=load_prompt("summarize/system").text())
     messages = [system, Message(role="user", origin="nudge", content=_summary_task(source, runtime.context))]
     summary = await ask_text(runtime, "summarizer", messages, source.context, _TIMEOUT_S, _ATTEMPTS)
     return {"summary": summary}
@@ -102,7 +102,7 @@ def _summary_task(source: LongOutput, deps: Deps) -> str:
     output = source.text
     if len(output) > _SENT_CHARS:
         output = "\n[…]\n".join(head_and_tail(output, _SENT_CHARS))
-    return load("summarize/output").text(
+    return load_prompt("summarize/output").text(
         tool=source.tool,
         conversation=_recent_conversation(source.context, deps) or "(none)",
         output=output,
@@ -156,7 +156,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
 
 def rule_for_input(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
-    rule = rule_of(settings, tool)
+    rule = output_rule(settings, tool)
     if tool in PAGED or rule.how == "truncate":
         return rule
     return OutputRule(how="summarize", tokenBudget=max_output_tokens)
@@ -167,10 +167,10 @@ def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
         text = deps.transcript.message(state["source"]).text
         rule = rule_for_input(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
-    key = key_of(state)
+    key = call_key_of(state)
     call, result = deps.journal.call(key), recorded_result(deps.journal, key)
     kept = result.meta.get("full_output")
-    rule = rule_of(deps.settings, call.name)
+    rule = output_rule(deps.settings, call.name)
     return LongOutput(
         call.name, result.content, rule, state["message"], kept if isinstance(kept, str) else ""
     )
@@ -187,7 +187,7 @@ def truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     if len(text) <= limit:
         return f"{text}\n[All of it is in {path}.]"
     head, tail = head_and_tail(text, limit)
-    cut = load("summarize/truncated").text(
+    cut = load_prompt("summarize/truncated").text(
         head=head, omitted=f"{len(text) - limit:,}", path=path, how=reading_hint(path), tail=tail
     )
     return append_missing_parts(tool, cut, text, limit)
@@ -195,7 +195,7 @@ def truncated_text(tool: str, text: str, limit: int, path: str) -> str:
 
 def summary_text(tool: str, summary: str, text: str, path: str) -> str:
     """The model's summary plus any stack traces and warnings it omitted."""
-    whole = load("summarize/summarized").text(
+    whole = load_prompt("summarize/summarized").text(
         characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()
     )
     return append_missing_parts(tool, whole, text, len(text))

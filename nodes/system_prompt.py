@@ -16,16 +16,16 @@ from interlock.nodes.system_sections import (
     PromptSection,
     condition_branches,
 )
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps
 from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.node import Part, node, task_of
-from interlock.state.system_prompt import SystemPromptState, changes, sections_of
-from interlock.state.text import clean
+from interlock.state.node import Part, node, requesting_task
+from interlock.state.system_prompt import SystemPromptState, changed_sections, message_sections
+from interlock.state.text import replace_surrogates
 from interlock.tools.table import TASK_LOOP
 
 _OF = {"search": "codebase_search", "browser": "browser_action", "diff": "apply_diff"}
@@ -91,7 +91,9 @@ def section_text(section: PromptSection, facts: PromptFacts, rules: Sequence[Rul
     """The section with its slots filled; empty: nothing to say."""
     slots = _SLOTS.get(section.prompt)
     values = slots(facts, rules, deps) if slots else {}
-    return "" if any(not value.strip() for value in values.values()) else render(section.prompt, **values)
+    return (
+        "" if any(not value.strip() for value in values.values()) else render_prompt(section.prompt, **values)
+    )
 
 
 _Slots = Callable[[PromptFacts, Sequence[RuleFile], Deps], dict[str, str]]
@@ -159,7 +161,9 @@ def _language_lines(_facts: PromptFacts, _rules: Sequence[RuleFile], deps: Deps)
 def _rule_lines(_facts: PromptFacts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
     for file in rules:
         if file.text:
-            text = render("task/ignored", patterns=file.text) if file.shown == IGNORE_FILE else file.text
+            text = (
+                render_prompt("task/ignored", patterns=file.text) if file.shown == IGNORE_FILE else file.text
+            )
             yield f"## Rules from {file.shown}\n\n{text}"
 
 
@@ -298,7 +302,9 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
-    deps.steps.reasoned(task_of(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else ""))
+    deps.steps.reasoned(
+        requesting_task(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
+    )
     return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
@@ -324,11 +330,11 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     transcript = runtime.context.transcript
     before = state.get("before") or {}
     if previous := state.get("previous"):
-        before = {s.name: s.fingerprint for s in sections_of(transcript.message(previous))}
+        before = {s.name: s.fingerprint for s in message_sections(transcript.message(previous))}
     if not before:
         return {"changed": [], "label": "first"}
-    now = {s.name: s.fingerprint for s in sections_of(transcript.message(state["system"]))}
-    changed = changes(before, now)
+    now = {s.name: s.fingerprint for s in message_sections(transcript.message(state["system"]))}
+    changed = changed_sections(before, now)
     found = {_TRIGGERS.get(name, "settings") for name in changed}
     return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
@@ -353,14 +359,14 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
 def _agent_contract(agent: str, deps: Deps) -> str:
     definition = deps.agents.instance(agent).definition
     minutes = f"{definition.max_time_minutes:g}"
-    return render(
+    return render_prompt(
         "subagent/contract", agent=definition.name, turns=str(definition.max_turns), minutes=minutes
     )
 
 
 def _record_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
     """The message, one part per section. A person's replacement may be empty, which providers refuse."""
-    named = [(name, clean(text)) for name, text in texts if text.strip()]
+    named = [(name, replace_surrogates(text)) for name, text in texts if text.strip()]
     if not named:
         return ""
     parts = tuple(

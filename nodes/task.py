@@ -12,9 +12,9 @@ from interlock.nodes.hooks import fires
 from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
-from interlock.state.conversation import fresh_prompt, refusal_line, refusals_in
+from interlock.state.conversation import initial_prompt_state, refusal_line, refusals_of_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent, HandOver
@@ -23,7 +23,7 @@ from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
 from interlock.state.node import node
 from interlock.state.run import is_hooked
-from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, steps_of
+from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, parse_steps_of_todos
 
 _FRESH: TaskState = {
     "flavour": "task",
@@ -51,7 +51,7 @@ _SHOWN_MISTAKE = 160
 
 @node(
     reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
-    writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
+    writes=(*initial_prompt_state(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
     nondeterministic=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
@@ -62,7 +62,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
         mode = DEFAULT
     opened: TaskState = {
-        **fresh_prompt(),
+        **initial_prompt_state(),
         **_FRESH,
         "mode": mode,
         "children": state.get("children", []),
@@ -70,7 +70,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     }
     if state["prompt"]:
         opened["asked"] = state["prompt"]
-    if steps := steps_of(state.get("first_todos", "")):
+    if steps := parse_steps_of_todos(state.get("first_todos", "")):
         text = json.dumps(steps, ensure_ascii=False)
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
@@ -183,7 +183,7 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
-    head = append_our_message(runtime, state["head"], render("task_loop/remind"))
+    head = append_our_message(runtime, state["head"], render_prompt("task_loop/remind"))
     return {"label": _mistakes_label(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
@@ -241,7 +241,7 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if not feedback:
         return {"label": "go on", "mistakes": 0}
-    text = render("task_loop/guidance", feedback=feedback)
+    text = render_prompt("task_loop/guidance", feedback=feedback)
     return {"label": "go on", "mistakes": 0, "head": append_our_message(runtime, state["head"], text)}
 
 
@@ -258,7 +258,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once" and not feedback:
         return {"label": _accepted_label(state)}
-    text = render("task_loop/feedback", feedback=feedback or "This isn't done.")
+    text = render_prompt("task_loop/feedback", feedback=feedback or "This isn't done.")
     return {"label": "feedback", "head": append_our_message(runtime, state["head"], text), "result": ""}
 
 
@@ -320,13 +320,13 @@ async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         )
     mode = repr(json.loads(deps.transcript.message(state["subtask"]).text)["mode"])
     if end.how == "done":
-        text = render("task_loop/subtask_done", mode=mode, result=end.result)
+        text = render_prompt("task_loop/subtask_done", mode=mode, result=end.result)
         if calls := "; ".join(refusal_line(refused) for refused in end.refused.values() if refused["open"]):
-            text += "\n" + render("task_loop/subtask_refused", calls=calls)
+            text += "\n" + render_prompt("task_loop/subtask_refused", calls=calls)
     else:
-        text = render("task_loop/subtask_ended", mode=mode, how=end.how)
+        text = render_prompt("task_loop/subtask_ended", mode=mode, how=end.how)
     message = Message(role="user", origin="agent", content=text)
-    mine = refusals_in(state)
+    mine = refusals_of_state(state)
     theirs = {k: r for k, r in end.refused.items() if r["open"] or not (k in mine and mine[k]["open"])}
     refused = {**mine, **theirs}
     return {"child": "", "head": deps.transcript.append(state["head"], [message]), "refused": refused}
@@ -346,7 +346,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     loop: MainState = {
         "turn_status": turn_status,
         "stop": state.get("stop", ""),
-        "refused": {} if handed_up else refusals_in(state),
+        "refused": {} if handed_up else refusals_of_state(state),
     }
     loop["reply"] = state.get("result") or state.get("reply", "")
     loop["stopped_by"] = state.get("stopped_by", "")
@@ -357,12 +357,12 @@ def head_to_resume_from(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""
-    text = render("task_loop/interrupted")
+    text = render_prompt("task_loop/interrupted")
     answers = [
         Message(role="tool", tool_call_id=call.id, name=call.name, content=text, status="cancelled")
         for call in open_calls(transcript.read(head))
     ]
-    note = Message(role="user", origin="context", content=render("task_loop/resumed"))
+    note = Message(role="user", origin="context", content=render_prompt("task_loop/resumed"))
     return transcript.append(head, [*answers, note])
 
 

@@ -26,7 +26,7 @@ from interlock.nodes.tools_results import (
     record_hook_decision,
     record_person_decision,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
@@ -121,7 +121,7 @@ async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     record_call_decision(call.runtime, call.at(attempt), policy_decision(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
-        raise RefusedError(load("run/call_denied").text(tool=call.view.name, reason=why))
+        raise RefusedError(load_prompt("run/call_denied").text(tool=call.view.name, reason=why))
     return verdict
 
 
@@ -151,7 +151,7 @@ async def _fire_hooks(
         )
     if outcome.decision == "block":
         prompt = "run/call_blocked" if event == "BeforeTool" else "run/result_blocked"
-        raise RefusedError(load(prompt).text(reason=hook_reason(outcome)))
+        raise RefusedError(load_prompt(prompt).text(reason=hook_reason(outcome)))
     return outcome
 
 
@@ -182,7 +182,7 @@ async def _person_answer(call: GuardedCall, attempt: int, verdict: Verdict, reas
     if answer.choice == "reject":
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
-    rule = own or deps.policy.narrow(call.view, call.risk, answer.choice, deps.info.approval_mode)
+    rule = own or deps.policy.always_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
     await store_grant(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
@@ -192,7 +192,7 @@ async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reaso
     offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
     # "All edits" is of editing tools, and this graph has no channel for it.
     choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
-    rules = ((c, deps.policy.narrow(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
+    rules = ((c, deps.policy.always_rule(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
     if not always and _can_grant_always(deps, verdict):
         choices.insert(1, _ALWAYS)

@@ -22,7 +22,7 @@ from interlock.nodes.tools_results import (
     load_attempt,
     record_person_decision,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import (
     EDITS_ONLY,
     Answer,
@@ -35,10 +35,10 @@ from interlock.state.calls import (
     SessionRule,
     ToolResult,
     Verdict,
-    cancelled,
-    failure,
+    cancelled_result,
+    error_result,
 )
-from interlock.state.deps import Deps, to_its_end
+from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.events import Emit, ErrorEvent
 from interlock.state.node import node
@@ -80,7 +80,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     asks = state["asks"] + 1
     mode = approval_mode_for(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
-    rules = ((c, deps.policy.narrow(call, risk, c, mode)) for c in choices if "always" in c)
+    rules = ((c, deps.policy.always_rule(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -117,8 +117,8 @@ def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
 
 def _reject_unpreviewable(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
-    later = "" if foreseen else " " + load("run/call_too_early").text()
-    deps.journal.finish(key, call, failure(preview.code or "not_possible", f"{preview.problem}{later}"))
+    later = "" if foreseen else " " + load_prompt("run/call_too_early").text()
+    deps.journal.finish(key, call, error_result(preview.code or "not_possible", f"{preview.problem}{later}"))
 
 
 def _request_reason(state: DecideState, verdict: Verdict) -> str:
@@ -152,8 +152,8 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         deps.journal.finish(key, call, rejection_result(answer))
         return {"label": "reject", "status": call_status_after(state["status"], "fail")}
     if answer.choice == "cancel":
-        text = load("run/call_cancelled").text(reason="the user cancelled it")
-        deps.journal.finish(key, call, cancelled(text))
+        text = load_prompt("run/call_cancelled").text(reason="the user cancelled it")
+        deps.journal.finish(key, call, cancelled_result(text))
         return {"label": "cancel", "status": call_status_after(state["status"], "cancel")}
     # Files that changed on disk since the request was shown.
     if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or has_server_changed(
@@ -169,7 +169,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {"label": "changed since"}
     if info := deps.toolset.info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
-        rule = deps.policy.narrow(call, info.risk, answer.choice, mode)
+        rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
         await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
@@ -196,7 +196,7 @@ async def store_grant(
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
         note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
         try:
-            saved = await to_its_end(asyncio.to_thread(deps.policy.save, risk, rule, note))
+            saved = await await_despite_cancel(asyncio.to_thread(deps.policy.save, risk, rule, note))
             if saved:
                 deps.approvals.confirm(saved)
         except RunError as error:  # the decision stands; later runs will ask again

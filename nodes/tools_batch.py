@@ -12,10 +12,10 @@ from interlock.nodes.plan import PLANNED, phase_under_review, record_chart_event
 from interlock.nodes.tools_approval import tool_info
 from interlock.nodes.tools_questions import check_plan_approval
 from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
-from interlock.prompts import load
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, outcome_of
+from interlock.prompts import load_prompt
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled_result, parse_outcome
 from interlock.state.context import MEMORY
-from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
+from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_of_state
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, TextPart
 from interlock.state.names import WAIT
@@ -38,7 +38,7 @@ _REASON = 300
 def batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
     """Outcome of each call of the batch so far."""
     stored = {**state["decided"], **(state.get("finished") or {})}
-    return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
+    return {int(index): parse_outcome(outcome) for index, outcome in stored.items()}
 
 
 @node(
@@ -87,8 +87,8 @@ async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, outcome in batch_outcomes(state).items():
         if outcome["word"] == "ready":
             key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
-            text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
-            deps.journal.finish(key, deps.journal.call(key), cancelled(text))
+            text = load_prompt("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
+            deps.journal.finish(key, deps.journal.call(key), cancelled_result(text))
             gone[str(index)] = {"word": "cancel", "attempt": outcome["attempt"]}
     return {"decided": gone, "stop": "cancelled by the user"}
 
@@ -135,7 +135,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
             head, [*note, *_subdirectory_memory(deps, head, done), *_test_edit_notes(deps, head, done)]
         ),
         "noted_epoch": epoch,
-        "refused": refusals_after(refusals_in(state), shown, lambda name: _risk_of_tool(deps, name)),
+        "refused": refusals_after(refusals_of_state(state), shown, lambda name: _risk_of_tool(deps, name)),
     }
     for index, (_, result) in enumerate(done):
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
@@ -149,7 +149,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 def _mode_after_batch(deps: Deps, state: ToolsState) -> ToolsState:
     """Another approval mode, if a person allowed all edits with one of these calls."""
-    asked = (outcome_of(outcome).get("approval") for outcome in state["decided"].values())
+    asked = (parse_outcome(outcome).get("approval") for outcome in state["decided"].values())
     answers = (deps.approvals.answer(key) for key in asked if key)
     wanted = any(answer is not None and answer.choice == "proceed_always_edits" for answer in answers)
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
@@ -166,7 +166,7 @@ def _subdirectory_memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[M
     if not files:
         return []
     shown = tuple(TextPart(text=format_memory_file(f) + "\n", section=MEMORY + f.shown) for f in files)
-    heading = TextPart(text=load("context/nearby").text() + "\n")
+    heading = TextPart(text=load_prompt("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
@@ -326,5 +326,5 @@ def ended_processes_note(deps: Deps, since: int) -> tuple[list[Message], int]:
     if not ended:
         return [], epoch
     processes = "\n".join(f"- {call.args.get('command', call.name)}" for call in ended)
-    text = load("run/processes_ended").text(processes=processes)
+    text = load_prompt("run/processes_ended").text(processes=processes)
     return [Message(role="user", origin="context", content=text)], epoch

@@ -27,8 +27,8 @@ from interlock.nodes.tools_results import (
     record_sent_instead,
     result_event,
 )
-from interlock.prompts import load, render
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure, key_of
+from interlock.prompts import load_prompt, render_prompt
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, call_key_of, error_result
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL, EditState
 from interlock.state.errors import RunError
@@ -39,8 +39,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._arguments import TaggedTools, normalize_argument_names
-from interlock.tools._json_calls import JsonCall, split_json_calls
+from interlock.tools.call_arguments import TaggedTools, normalize_argument_names
+from interlock.tools.json_calls import JsonCall, split_json_calls
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""
@@ -131,13 +131,13 @@ def _answer_unrun_call(index: int, why: str, state: ToolsState, runtime: Runtime
     call = deps.journal.call(key)
     match why:
         case "repeated":
-            result = failure("repeated_call", render("task_loop/repeated_call", tool=call.name))
+            result = error_result("repeated_call", render_prompt("task_loop/repeated_call", tool=call.name))
         case "open todos":
-            result = failure("open_todos", render("task_loop/open_todos"))
+            result = error_result("open_todos", render_prompt("task_loop/open_todos"))
         case "too deep":
-            result = failure("not_executed", render("task_loop/too_deep", levels=str(DEEPEST)))
+            result = error_result("not_executed", render_prompt("task_loop/too_deep", levels=str(DEEPEST)))
         case _:
-            result = failure("not_executed", render("task_loop/second_call"))
+            result = error_result("not_executed", render_prompt("task_loop/second_call"))
     deps.journal.finish(key, call, result)
     runtime.stream_writer(result_event(deps, key, ""))
     return {"word": "answered", "attempt": 1}
@@ -178,7 +178,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
     near = deps.toolset.nearest(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-    deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
+    deps.journal.finish(key, call, error_result("tool_not_registered", f"No tool {call.name!r}.{hint}"))
     return {**_FRESH, "label": "unknown", "status": call_status_after("validating", "fail")}
 
 
@@ -214,7 +214,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     problem = deps.toolset.invalid(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
-    deps.journal.finish(key, call, failure("invalid_tool_params", problem))
+    deps.journal.finish(key, call, error_result("invalid_tool_params", problem))
     return {"label": "invalid", "status": call_status_after(state["status"], "fail")}
 
 
@@ -253,8 +253,8 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     record_call_decision(runtime, key, policy_decision(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
-        text = load("run/call_denied").text(tool=call.name, reason=why)
-        deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule, why=why))
+        text = load_prompt("run/call_denied").text(tool=call.name, reason=why)
+        deps.journal.finish(key, call, error_result("policy_violation", text, rule=verdict.rule, why=why))
         return {"label": "deny", "status": call_status_after(state["status"], "fail")}
     # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
@@ -300,13 +300,13 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         record_argument_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
         return {"label": "corrected", "attempt": key.next.attempt}
     if state["edit_status"] == "already_applied":
-        text = load("run/edit_already_there").text(explanation=state.get("explanation") or "")
+        text = load_prompt("run/edit_already_there").text(explanation=state.get("explanation") or "")
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {
             "label": "answered",
             "status": call_status_after(state["status"], "schedule", "execute", "succeed"),
         }
-    deps.journal.finish(key, call, failure(state["error"]["code"], state["error"]["message"]))
+    deps.journal.finish(key, call, error_result(state["error"]["code"], state["error"]["message"]))
     return {"label": "answered", "status": call_status_after(state["status"], "fail")}
 
 
@@ -348,7 +348,7 @@ def _journal_hook_refusal(deps: Deps, key: CallKey, call: CallView, outcome: Hoo
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
     why = outcome.stop or hook_reason(outcome)
     prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
-    result = failure(kind, load(prompt).text(reason=why), hook=hook_names(outcome), why=why)
+    result = error_result(kind, load_prompt(prompt).text(reason=why), hook=hook_names(outcome), why=why)
     deps.journal.finish(key, call, result.model_copy(update={"stop": outcome.stop and why}))
 
 
@@ -364,7 +364,7 @@ def _amend_arguments(deps: Deps, key: CallKey, call: CallView, outcome: HookOutc
 @node(reads=(*CALL, "by_hook", "label"), writes=("decided",), group="errors")
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
-    key = key_of(state)
+    key = call_key_of(state)
     record = record_sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"

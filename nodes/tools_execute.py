@@ -28,16 +28,16 @@ from interlock.nodes.tools_results import (
     recorded_result,
     result_event,
 )
-from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure, key_of
-from interlock.state.deps import Deps, to_its_end
+from interlock.prompts import load_prompt
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, call_key_of, error_result
+from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
-from interlock.state.long_outputs import is_long, rule_of
+from interlock.state.long_outputs import exceeds_output_rule, output_rule
 from interlock.state.messages import Message
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
 
@@ -129,13 +129,13 @@ async def _run_journaled(
                 return computed
             planned = computed
             if planned.how:
-                deps.steps.reasoned(task_of(runtime, "A match"), f"{run.call.name}: {planned.how}")
+                deps.steps.reasoned(requesting_task(runtime, "A match"), f"{run.call.name}: {planned.how}")
         changes = asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))
-    return await (to_its_end(work) if info.effect == "file" else work)
+    return await (await_despite_cancel(work) if info.effect == "file" else work)
 
 
 async def _run_until_deadline(deps: Deps, run: ToolRun) -> ToolResult:
@@ -144,7 +144,9 @@ async def _run_until_deadline(deps: Deps, run: ToolRun) -> ToolResult:
         async with asyncio.timeout(run.time_left_s):
             return await deps.toolset.run(run)
     except TimeoutError:
-        return failure("timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left.")
+        return error_result(
+            "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
+        )
 
 
 def _can_rerun(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
@@ -172,7 +174,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
     changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
     if not changed:
         return None
-    return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
+    return error_result("stale_approval", load_prompt("run/call_stale").text(files=", ".join(changed)))
 
 
 async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
@@ -182,10 +184,10 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
     mode = approval_mode_for(deps, info.risk, state)
-    now = await deps.policy.by_rules(call, info.risk, mode, deps.approvals.session_rules())
+    now = await deps.policy.decide_by_rules(call, info.risk, mode, deps.approvals.session_rules())
     if now.decision == "allow":
         return None
-    return failure("stale_decision", load("run/call_no_longer_allowed").text(reason=now.reason))
+    return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").text(reason=now.reason))
 
 
 def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
@@ -208,7 +210,7 @@ async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     update: ExecuteState = {"label": "done", "hook_stop": stop}
     update["hook_notes"] = _record_hook_additions(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
-        text = load("run/result_blocked").text(reason=hook_reason(outcome))
+        text = load_prompt("run/result_blocked").text(reason=hook_reason(outcome))
         blocked = Message(role="tool", name=call.name, status="error", content=text)
         return {**update, "shortened": deps.transcript.append("", [blocked])}
     long = state["kind"] == "tool" and is_too_long(deps, call, result)
@@ -228,7 +230,7 @@ def _hook_payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
 def _record_hook_additions(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     """Record of the additions to the result; empty: none."""
     parts = [wrap_hook_text(outcome.context)] if outcome.context else []
-    parts += [load("run/stopped_after_call").text(reason=stop)] if stop else []
+    parts += [load_prompt("run/stopped_after_call").text(reason=stop)] if stop else []
     if not parts:
         return ""
     return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
@@ -237,7 +239,7 @@ def _record_hook_additions(deps: Deps, call: CallView, outcome: HookOutcome, sto
 @node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",))
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
-    key = key_of(state)
+    key = call_key_of(state)
     stop = state.get("hook_stop", "")
     record = record_sent_instead(
         runtime.context,
@@ -258,8 +260,8 @@ def by_kind(state: ExecuteState) -> CallKind:
 
 def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
     """A cancelled call's output is left as it is: no model is asked while the run is stopping."""
-    rule = rule_of(deps.settings, call.name)
-    return result.status != "cancelled" and is_long(deps.settings, rule, result.content)
+    rule = output_rule(deps.settings, call.name)
+    return result.status != "cancelled" and exceeds_output_rule(deps.settings, rule, result.content)
 
 
 def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:

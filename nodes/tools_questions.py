@@ -27,7 +27,7 @@ from interlock.nodes.tools_results import (
     recorded_result,
 )
 from interlock.nodes.tools_server_forms import form_questions, parse_form_answer
-from interlock.prompts import load, render
+from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
@@ -36,10 +36,10 @@ from interlock.state.calls import (
     FilledForm,
     Form,
     ToolResult,
-    cancelled,
-    failure,
+    cancelled_result,
+    error_result,
 )
-from interlock.state.deps import Deps, to_its_end
+from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -119,7 +119,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read_plan, path)
     if path is None or not text.strip():
-        text = render("plan/missing", file=repr(name), folder=str(deps.plans.folder))
+        text = render_prompt("plan/missing", file=repr(name), folder=str(deps.plans.folder))
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
@@ -170,7 +170,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
-        await to_its_end(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
+        await await_despite_cancel(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
         text = edited
     elif deps.toolset.now(file.path) != file.on_disk:
         return {"label": "changed since"}
@@ -183,12 +183,12 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 
 def _plan_rejection(answer: Answer) -> ToolResult:
     if answer.choice == "cancel":
-        stopped = cancelled(render("plan/cancelled"))
+        stopped = cancelled_result(render_prompt("plan/cancelled"))
         return stopped.model_copy(update={"stop": "cancelled by the user", "meta": {"plan": "cancel"}})
     prompt = "plan/rejected" if answer.feedback else "plan/rejected_silently"
     values = {"feedback": answer.feedback} if answer.feedback else {}
     meta: dict[str, JsonValue] = {"plan": "reject", "feedback": answer.feedback, "summary": "rejected"}
-    return ToolResult(status="success", content=render(prompt, **values), meta=meta)
+    return ToolResult(status="success", content=render_prompt(prompt, **values), meta=meta)
 
 
 def check_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
@@ -225,7 +225,9 @@ def _approved_plan_result(request: ApprovalRequest, answer: Answer, text: str, r
         "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
         "summary": f"approved, into {verdict.removeprefix('approve_')}",
     }
-    return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
+    return ToolResult(
+        status="success", content=render_prompt("plan/approved", file=path, plan=text), meta=meta
+    )
 
 
 _KILLED = "The run was killed or stopped while this call ran."
@@ -266,8 +268,8 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     request, answer = load_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
-    text = load("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
-    deps.journal.finish(key, call, failure("unknown_outcome", text))
+    text = load_prompt("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
+    deps.journal.finish(key, call, error_result("unknown_outcome", text))
     await deps.snapshots.after(key)
     if redo:
         deps.journal.amend(key.next, call)

@@ -2,7 +2,7 @@
 
 from langgraph.runtime import Runtime
 
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import (
     Answer,
     CallKey,
@@ -12,17 +12,17 @@ from interlock.state.calls import (
     OneCall,
     ToolResult,
     Verdict,
-    failure,
-    key_of,
+    call_key_of,
+    error_result,
 )
-from interlock.state.charts import ToolCallChart, step
+from interlock.state.charts import ToolCallChart, next_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ToolResultEvent
 from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
-from interlock.state.node import task_of
+from interlock.state.node import requesting_task
 from interlock.state.run import is_hooked
 from interlock.state.tools import ExecuteState
 
@@ -36,7 +36,7 @@ _REASON = 2000
 
 def load_attempt(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
-    deps, key = runtime.context, key_of(state)
+    deps, key = runtime.context, call_key_of(state)
     return deps, key, deps.journal.call(key)
 
 
@@ -54,7 +54,7 @@ EXECUTED = tuple(
 def call_status_after(status: str, *events: str) -> str:
     """The call's status after these events (`ToolCallChart`)."""
     for event in events:
-        status = step(ToolCallChart, status, event)
+        status = next_state(ToolCallChart, status, event)
     return status
 
 
@@ -122,12 +122,12 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
     why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
-    return failure("mode_restriction", why) if why else None
+    return error_result("mode_restriction", why) if why else None
 
 
 def record_call_decision(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
-    runtime.context.steps.decided(task_of(runtime, "A decision on a call"), key, what)
+    runtime.context.steps.decided(requesting_task(runtime, "A decision on a call"), key, what)
 
 
 def policy_decision(verdict: Verdict, mode: str) -> DecisionRecord:
@@ -205,7 +205,7 @@ def record_sent_instead(
 
     `instead` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
-    extra = [load("run/args_changed_by_hook").text()] if by_hook else []
+    extra = [load_prompt("run/args_changed_by_hook").text()] if by_hook else []
     extra += [deps.transcript.message(notes).text] if notes else []
     if not extra:
         return instead

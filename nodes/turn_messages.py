@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.nodes.context import append_undone_note, has_ide
 from interlock.nodes.hooks import warn_about_hook
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
@@ -22,12 +22,12 @@ from interlock.state.messages import (
     Message,
     ToolCall,
     ToolDeclaration,
-    curated,
+    curate_history,
     open_calls,
 )
 from interlock.state.node import node
 from interlock.state.run import HookEvent
-from interlock.state.text import clean, estimate_tokens, first_fault, is_visible
+from interlock.state.text import estimate_tokens, first_validation_error, is_visible, replace_surrogates
 from interlock.state.tooling import SHELL
 from interlock.state.turn import TurnState
 
@@ -180,7 +180,7 @@ def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int
 
 
 def mask_output(message: Message, path: str) -> Message:
-    text = load("summarize/masked").text(
+    text = load_prompt("summarize/masked").text(
         characters=f"{len(message.text):,}", path=path, preview=_masked_preview(message)
     )
     return message.model_copy(update={"content": text})
@@ -239,7 +239,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]
     temperature = state.get("request_temperature")
-    return TurnRequest(curated(history, deps.transcript), model, temperature, tools, withheld)
+    return TurnRequest(curate_history(history, deps.transcript), model, temperature, tools, withheld)
 
 
 def request_for_hooks(request: TurnRequest) -> dict[str, JsonValue]:
@@ -295,7 +295,7 @@ def read_hook_field(kind: type[M], output: Mapping[str, JsonValue], field: str) 
     try:
         return kind.model_validate(output[field])
     except ValidationError as error:
-        raise BadChangeError(": ".join(first_fault(error, field))) from error
+        raise BadChangeError(": ".join(first_validation_error(error, field))) from error
 
 
 def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
@@ -310,7 +310,7 @@ def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[De
             text = "".join(p if isinstance(p, str) else str(p.get("text", "")) for p in parts)
         if not is_visible(text):
             raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
-        return clean(text)
+        return replace_surrogates(text)
     except BadChangeError as problem:
         warn_about_hook(event, outcome, str(problem), runtime)
         return ""
@@ -339,7 +339,7 @@ def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Mess
             f"llm_request.messages.{index}.content: expected a string, or the parts unchanged"
         )
     if item.get("role") == "tool" or item.get("tool_calls"):
-        return _original_message(index, item, shown).model_copy(update={"content": clean(text)})
+        return _original_message(index, item, shown).model_copy(update={"content": replace_surrogates(text)})
     try:
         role = _OURS[str(item.get("role"))]
     except KeyError:
@@ -348,8 +348,8 @@ def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Mess
             f"llm_request.messages.{index}.role: {item.get('role')!r}, expected one of {expected}"
         ) from None
     if role == "user":
-        return Message(role="user", origin="hook", content=clean(text))
-    return Message(role=role, content=clean(text))
+        return Message(role="user", origin="hook", content=replace_surrogates(text))
+    return Message(role=role, content=replace_surrogates(text))
 
 
 def _original_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:

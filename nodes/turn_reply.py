@@ -23,7 +23,7 @@ from interlock.nodes.turn_messages import (
     replacement_text,
     request_for_hooks,
 )
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import (
@@ -39,7 +39,7 @@ from interlock.state.events import (
 from interlock.state.finish_reasons import BLOCKED
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.run import is_hooked
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
@@ -160,7 +160,7 @@ async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply
     deps = runtime.context
     request = await build_turn_request(state, deps)
     if state["attempt"] > 1:
-        again = load("run/continue_stream").text(problem=state["stream_problem"])
+        again = load_prompt("run/continue_stream").text(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
     model, retry = deps.settings.model, state.get("retry")
     own = deps.settings.entry(request.model).max_reply_tokens
@@ -168,7 +168,7 @@ async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply
     loops = not model.disable_loop_detection
     watch = StreamWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(
-        task=task_of(runtime, "call_model"),
+        task=requesting_task(runtime, "call_model"),
         role="main",
         head=state["head"],
         messages=request.messages,
@@ -296,7 +296,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     If another try is pointless, another model is asked, once in a turn; else the error ends the turn.
     """
     deps, retry, steps = runtime.context, state["retry"], runtime.context.steps
-    task = task_of(runtime, "wait_retry")
+    task = requesting_task(runtime, "wait_retry")
     if not retry or not retry["at"]:
         if retry:
             steps.reasoned(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
@@ -381,7 +381,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
-    runtime.context.steps.reasoned(task_of(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
+    runtime.context.steps.reasoned(requesting_task(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"label": "first loop", "loop_count": count, "turn_status": "loop_nudge"}

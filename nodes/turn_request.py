@@ -27,9 +27,9 @@ from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEven
 from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
-from interlock.state.node import node, task_of
+from interlock.state.node import node, requesting_task
 from interlock.state.run import is_hooked
-from interlock.state.text import counted
+from interlock.state.text import format_count
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {
@@ -65,12 +65,14 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
         return _refuse_turn(
-            runtime, "max_session_turns", f"The session's limit of {counted(session, 'turn')} is reached"
+            runtime, "max_session_turns", f"The session's limit of {format_count(session, 'turn')} is reached"
         )
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
         return _refuse_turn(
-            runtime, "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
+            runtime,
+            "max_turns",
+            f"This prompt's limit of {format_count(state['max_turns'], 'turn')} is reached",
         )
     known = conversation_size(runtime.context, state)
     long = known.is_crowded or known.reaches(runtime.context.settings.model.compression_threshold)
@@ -122,7 +124,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state["failed_model"] and model in state["unavailable"]:
         return {"label": "none left", "turn_status": "error"}
     strategy, reason = state["strategy"], state["route_reason"]
-    runtime.context.steps.reasoned(task_of(runtime, "use_model"), f"{model}, by {strategy}: {reason}")
+    runtime.context.steps.reasoned(requesting_task(runtime, "use_model"), f"{model}, by {strategy}: {reason}")
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
     label = "hooked" if _has_request_hooks(state) else "usable"

@@ -11,14 +11,14 @@ from pydantic import BaseModel, JsonValue
 from interlock.nodes.helper_model import parse_json_as, request_reply, unusable_reason
 from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
 from interlock.nodes.tools_results import record_person_decision, recorded_result
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, RequestKind, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, ModelCall, ToolCall
-from interlock.state.node import node, task_of
-from interlock.state.text import clean, clean_json
+from interlock.state.node import node, requesting_task
+from interlock.state.text import clean_json, replace_surrogates
 
 T = TypeVar("T", bound=BaseModel)
 CALLS = ("message", "count")
@@ -56,12 +56,12 @@ async def ask_model(
     the wrong shape. Raises `RunError` if none is usable, `ModelError` after the last retry of a connection.
     """
     messages = [Message(role="system", content=system)] if system else []
-    messages.append(Message(role="user", content=clean(prompt)))
+    messages.append(Message(role="user", content=replace_surrogates(prompt)))
     shape = schema.model_json_schema() if schema else None
     digest = _digest_values([role, system, prompt, shape])
     problem, fresh, number = "", 0, 0
     while fresh < max(1, attempts):  # answers of an earlier drive don't count: the run would fail for ever
-        task = f"{task_of(runtime, 'A model')}#{digest}.{number}"
+        task = f"{requesting_task(runtime, 'A model')}#{digest}.{number}"
         call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
         reply = await request_reply(call, runtime)
         fresh, number = fresh + (not reply.replayed), number + 1
@@ -92,7 +92,7 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
         raise UserError("place_calls needs a call at least.")
     transcript, head = runtime.context.transcript, str(state.get("head") or "")
     ordinal = len(transcript.ids(head)) if head else 0
-    text = load("run/placed_calls").text()
+    text = load_prompt("run/placed_calls").text()
     if not head:  # identical calls from two branches are distinct
         text = f"{text} [{_digest_values([_node_name(runtime), dict(state)])}]"
     named = tuple(
@@ -126,7 +126,7 @@ def make_begin_node(task: str) -> Any:
 
     @node(reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"))
     async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
-        prompt = Message(role="user", origin="person", content=clean(str(state[task])))
+        prompt = Message(role="user", origin="person", content=replace_surrogates(str(state[task])))
         return {
             "prompt": runtime.context.transcript.append("", [prompt]),
             "head": state.get("head") or "",
@@ -173,7 +173,7 @@ def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence
     @node(reads=("hooked", *filter(None, [show])), writes=("approval",), labels=("asked", "notify"))
     async def ask(state: Any, runtime: Runtime[Deps]) -> Any:
         # A new key each time the graph gets here; the same after a kill.
-        key = CallKey(message=task_of(runtime, "A person"), index=0)
+        key = CallKey(message=requesting_task(runtime, "A person"), index=0)
         text = str(state.get(show, "")) if show else ""
         args: dict[str, JsonValue] = {show: text} if show else {}
         asks = kind == "question"

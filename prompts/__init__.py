@@ -53,17 +53,17 @@ class Prompt:
         return _SLOT.sub(lambda match: values[match[1]], text)
 
 
-def parse(name: str, source: str) -> Prompt:
+def parse_prompt(name: str, source: str) -> Prompt:
     """A prompt from its file's text. Raises `SetupError` naming what is wrong with it."""
     source = source.replace("\r\n", "\n")
     front = _FRONT.match(source)
     if front is None:
-        _refuse(name, "expected TOML front matter between two lines '+++' at the top")
+        _raise_malformed(name, "expected TOML front matter between two lines '+++' at the top")
     purpose, inputs = _front_matter(name, front[1])
     body = source[front.end() :].strip() + "\n"
     used = set(_SLOT.findall(body))
     if used != inputs:
-        _refuse(name, f"front matter declares inputs {sorted(inputs)}, the text uses {sorted(used)}")
+        _raise_malformed(name, f"front matter declares inputs {sorted(inputs)}, the text uses {sorted(used)}")
     parts = _PARTS.match(body)
     if parts is None:
         return Prompt(name, purpose, frozenset(inputs), body.strip())
@@ -71,30 +71,30 @@ def parse(name: str, source: str) -> Prompt:
 
 
 @cache
-def load(name: str) -> Prompt:
+def load_prompt(name: str) -> Prompt:
     """The shipped prompt `name`, e.g. `main/preamble`. Raises `SetupError` if there is none or it is malformed."""
     if not _NAME.fullmatch(name):
         raise SetupError(f"Prompt name {name!r} is not of the form folder/name in lower case.")
     try:
         source = files(__name__).joinpath(*f"{name}.md".split("/")).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SetupError(f"No prompt {name!r}; there are {', '.join(names())}.") from None
-    return parse(name, source)
+        raise SetupError(f"No prompt {name!r}; there are {', '.join(prompt_names())}.") from None
+    return parse_prompt(name, source)
 
 
-def render(name: str, **values: str) -> str:
+def render_prompt(name: str, **values: str) -> str:
     """The shipped one-body prompt `name` with its slots filled."""
-    return load(name).text(**values)
+    return load_prompt(name).text(**values)
 
 
-def digest(folder: str) -> str:
+def prompts_digest(folder: str) -> str:
     """Of the texts of a folder's prompts: another one where a word of them is."""
-    found = (load(name) for name in names() if name.startswith(f"{folder}/"))
+    found = (load_prompt(name) for name in prompt_names() if name.startswith(f"{folder}/"))
     texts = ((prompt.name, prompt.system, prompt.user) for prompt in found)
     return hashlib.sha256(repr([*texts]).encode()).hexdigest()[:16]
 
 
-def names() -> list[str]:
+def prompt_names() -> list[str]:
     """Names of all shipped prompts, sorted."""
     found: list[str] = []
     for entry in files(__name__).iterdir():
@@ -109,16 +109,16 @@ def _front_matter(name: str, source: str) -> tuple[str, set[str]]:
     try:
         front: dict[str, Any] = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
-        _refuse(name, f"front matter isn't TOML: {error}")
+        _raise_malformed(name, f"front matter isn't TOML: {error}")
     if front.keys() != _KEYS:
-        _refuse(name, f"front matter needs the keys {sorted(_KEYS)}, has {sorted(front)}")
+        _raise_malformed(name, f"front matter needs the keys {sorted(_KEYS)}, has {sorted(front)}")
     purpose, inputs = front["purpose"], front["inputs"]
     if not isinstance(purpose, str) or not purpose.strip():
-        _refuse(name, f"purpose is {purpose!r}, expected one sentence")
+        _raise_malformed(name, f"purpose is {purpose!r}, expected one sentence")
     if not isinstance(inputs, list) or not all(isinstance(i, str) for i in inputs):  # pyright: ignore[reportUnknownVariableType]
-        _refuse(name, f"inputs is {inputs!r}, expected a list of slot names")
+        _raise_malformed(name, f"inputs is {inputs!r}, expected a list of slot names")
     return purpose, set(inputs)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _refuse(name: str, problem: str) -> NoReturn:
+def _raise_malformed(name: str, problem: str) -> NoReturn:
     raise SetupError(f"Prompt {name!r}: {problem}.")

@@ -67,11 +67,11 @@ class LoadedRules(NamedTuple):
 def _tracked_part(load: Callable[["Configuration"], T]) -> cached_property[T]:
     """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
 
-    def loaded(configuration: "Configuration") -> T:
-        with configuration.stamps.noted():
+    def load_once(configuration: "Configuration") -> T:
+        with configuration.stamps.recording():
             return load(configuration)
 
-    return cached_property(loaded)
+    return cached_property(load_once)
 
 
 class Configuration:
@@ -94,14 +94,14 @@ class Configuration:
         return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.trusted)
 
     @_tracked_part
-    def loaded(self) -> LoadedSettings:
+    def loaded_settings(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
         overrides = self.sources.overrides
         return load_settings(workspace=root, home=home, env=env, overrides=overrides, trusted=self.trusted)
 
     @_tracked_part
     def hooks(self) -> HookBook:
-        return load_hooks(self.loaded.hooks, self.environment.values)
+        return load_hooks(self.loaded_settings.hooks, self.environment.values)
 
     @_tracked_part
     def agents(self) -> "Loaded[AgentDefinition]":
@@ -128,17 +128,17 @@ class Configuration:
         return load_commands(*self._at, self.trusted)
 
     @_tracked_part
-    def places(self) -> RulePlaces:
+    def rule_places(self) -> RulePlaces:
         """Where its rules are."""
         return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
 
     @_tracked_part
     def rules(self) -> LoadedRules:
-        texts = read_rule_files(list_rule_files(self.places))
+        texts = read_rule_files(list_rule_files(self.rule_places))
         return LoadedRules(texts, *parse_rule_files(texts))
 
     @_tracked_part
-    def ignored(self) -> list[str]:
+    def ignored_warnings(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
         return [] if self.trusted else ignored_files_warning(list_project_files(*self._at), self._at[0])
 
@@ -146,10 +146,10 @@ class Configuration:
         """Return what would count if the folder were trusted."""
         return load_configuration(replace(self.sources, trusted=True))
 
-    def once(self, name: object, make: Callable[[], T]) -> T:
+    def make_once(self, name: object, make: Callable[[], T]) -> T:
         """Return what is made of this configuration, made once. What it reads of files is noted as a part's is."""
         if name not in self._made:
-            with self.stamps.noted():
+            with self.stamps.recording():
                 self._made[name] = make()
         return cast(T, self._made[name])
 

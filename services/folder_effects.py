@@ -15,10 +15,10 @@ from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import read_json_object
 from interlock.services.files.disk import read_file
 from interlock.services.secrets.environment import is_secret_name
-from interlock.state.command import pieces
+from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import object_of
+from interlock.state.text import as_object
 
 _TELLING = re.compile(
     r"command|script|hook|url|uri|endpoint|address|host|proxy|webhook|telemetry|header|env|allow|trust|path|director|sandbox",
@@ -43,24 +43,24 @@ def _describe_contents(file: Path) -> Iterable[str]:
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
-        return _describe_toml(object_of(tomllib.loads(text)))
+        return _describe_toml(as_object(tomllib.loads(text)))
     if file.suffix == ".md":
         front = split_front_matter(text)[0]
         return _setting_lines({key: value for key, value in front.items() if key != "description"})
     if file.name == ".roomodes":
-        return _setting_lines(object_of(parse_yaml(text)))
+        return _setting_lines(as_object(parse_yaml(text)))
     return _describe_variables(text) if file.name == ".env" else []
 
 
 def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[str]:
-    for event, groups in object_of(data.get("hooks")).items():
+    for event, groups in as_object(data.get("hooks")).items():
         for group in _to_list(groups):
-            for hook in map(object_of, _to_list(object_of(group).get("hooks"))):
+            for hook in map(as_object, _to_list(as_object(group).get("hooks"))):
                 yield f"hook {event}: {hook.get('command', hook)}{_describe_other_keys(hook, _FIRST)}"
-    for name, server in object_of(data.get("mcpServers")).items():
-        yield f"MCP server {name}: {_describe_server(object_of(server))}"
-    for name, place in object_of(data.get("graphs")).items() if listing else ():
-        yield f"graph {name}: {object_of(place).get('path', place)}"
+    for name, server in as_object(data.get("mcpServers")).items():
+        yield f"MCP server {name}: {_describe_server(as_object(server))}"
+    for name, place in as_object(data.get("graphs")).items() if listing else ():
+        yield f"graph {name}: {as_object(place).get('path', place)}"
     shown = {"hooks", "mcpServers", *(["graphs"] if listing else [])}
     shown -= {name for name in shown if not isinstance(data.get(name), dict)}
     yield from _setting_lines({key: value for key, value in data.items() if key not in shown})
@@ -87,13 +87,13 @@ def _describe_other_keys(given: Mapping[str, Any], shown: Iterable[str]) -> str:
 
 def _describe_toml(data: Mapping[str, Any]) -> Iterator[str]:
     """Of a file of rules, or of a command."""
-    for rule in map(object_of, _to_list(data.get("rule"))):
+    for rule in map(as_object, _to_list(data.get("rule"))):
         about = [
             f"{name}={_format_value(value)}" for name, value in _iterate_leaves(rule) if name != "decision"
         ]
         yield f"rule {rule.get('decision', '?')}: {'; '.join(about)}"
     if isinstance(prompt := data.get("prompt"), str):
-        yield from (f"runs !{{{piece.text}}}" for piece in pieces(prompt) if piece.kind == "shell")
+        yield from (f"runs !{{{piece.text}}}" for piece in split_template(prompt) if piece.kind == "shell")
     known = {"rule", "prompt", "description"}
     yield from _setting_lines({key: value for key, value in data.items() if key not in known})
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel, model_validator
 
-from interlock.services.mcp.spec import reduced
-from interlock.state.calls import Preview, ToolError, ToolResult, failure
+from interlock.services.mcp.spec import reduce_schema
+from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.settings import Settings
-from interlock.state.text import clean, misfit, visible, visible_json
+from interlock.state.text import replace_surrogates, schema_violation, visible, visible_json
 from interlock.state.tooling import Ended, Processes, Tool, ToolContext
 from interlock.tools.table import ALIASES, TOOLS
 
@@ -100,7 +100,7 @@ def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Too
     return Tool(
         name=name,
         description=description or f"The project's own tool {name}.",
-        args=_build_args(reduced(schemas[0] if schemas else {})),
+        args=_build_args(reduce_schema(schemas[0] if schemas else {})),
         risk="execute",
         summary=lambda args: f"{name} {visible_json(args.model_dump())}",
         run=lambda args, context: _run_tool(name, args, context),
@@ -115,7 +115,7 @@ def _build_args(schema: dict[str, Any]) -> type[BaseModel]:
         @model_validator(mode="before")
         @classmethod
         def _fits(cls, value: Any) -> Any:
-            if wrong := misfit(schema, value):
+            if wrong := schema_violation(schema, value):
                 raise ValueError(wrong)
             return value
 
@@ -146,8 +146,8 @@ async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolRes
         on_output=context.emit_output,
     )
     if ended.how == "lost":
-        return failure("unknown_outcome", f"The process that ran {name!r} was killed.")
-    text = clean(ended.output.strip()) or "(no output)"
+        return error_result("unknown_outcome", f"The process that ran {name!r} was killed.")
+    text = replace_surrogates(ended.output.strip()) or "(no output)"
     if ended.full_output:
         text += f"\nThe output was too long to show. All of it: {ended.full_output}"
     if ended.how == "exited" and ended.exit_code == 0:
@@ -155,7 +155,7 @@ async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolRes
     how = (
         ended.excess or ended.signal or f"exit code {ended.exit_code}" if ended.how == "exited" else ended.how
     )
-    result = failure("discovered_tool", f"{name} failed ({how}).", exit_code=ended.exit_code)
+    result = error_result("discovered_tool", f"{name} failed ({how}).", exit_code=ended.exit_code)
     return result.model_copy(update={"content": f"{name} failed ({how}).\n{text}"})
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.files.calls import FileCalls
 from interlock.state.calls import (
     CallKey,
@@ -20,8 +20,8 @@ from interlock.state.calls import (
     Preview,
     ToolError,
     ToolResult,
-    failure,
-    result_of,
+    error_result,
+    error_result_of,
 )
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
@@ -29,7 +29,7 @@ from interlock.state.messages import Feature, Message, ModelCall, Models, Reply,
 from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import FileNow, Outputs, Processes, Tool, ToolContext, ToolInfo, ToolRun
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.table import TOOLS
@@ -197,7 +197,7 @@ class BuiltinToolset:
         try:
             args = _parse_args(tool, call)
         except ValidationError as error:
-            return clean(describe_argument_errors(call.name, tool.args, error))
+            return replace_surrogates(describe_argument_errors(call.name, tool.args, error))
         try:
             for path, access in tool.paths(args):
                 (self.workspace.readable if access == "read" else self.workspace.writable)(path)
@@ -253,7 +253,7 @@ class BuiltinToolset:
         call = run.call
         tool = self._names.get(call.name)
         if tool is None:
-            return failure("tool_not_registered", f"Tool {call.name!r} not found.")
+            return error_result("tool_not_registered", f"Tool {call.name!r} not found.")
         context = self._build_context(call, run)
         try:
             args = _parse_args(tool, call)
@@ -294,7 +294,7 @@ class BuiltinToolset:
             reach=run.reach if run else "approved",
             ask=partial(self._ask_model, run.key) if run else None,
             index=self.index,
-            instructions=lambda name: load(f"instructions/{name}").text(),
+            instructions=lambda name: load_prompt(f"instructions/{name}").text(),
         )
 
     async def _ask_model(
@@ -354,8 +354,8 @@ def to_failed_result(tool: str, error: Exception) -> ToolResult:
     if isinstance(error, GraphBubbleUp):
         raise error
     if isinstance(error, ToolError):
-        return result_of(error)
+        return error_result_of(error)
     if isinstance(error, ValidationError):
-        return failure("invalid_tool_params", " ".join(clean(str(error)).split()))
-    text = clean(f"{type(error).__name__}: {error}")
-    return failure("unhandled_exception", f"{tool} failed: {' '.join(text.split())}")
+        return error_result("invalid_tool_params", " ".join(replace_surrogates(str(error)).split()))
+    text = replace_surrogates(f"{type(error).__name__}: {error}")
+    return error_result("unhandled_exception", f"{tool} failed: {' '.join(text.split())}")

@@ -17,14 +17,14 @@ from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
-from interlock.services.files.stamps import files_like, lies_there, real_path
+from interlock.services.files.stamps import list_matching, path_exists, real_path
 from interlock.services.folder_effects import describe_file
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule_files import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import listed
+from interlock.state.text import join_some
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -198,8 +198,8 @@ def _trust_parts(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
-            yield from files_like(path, pattern)
-        elif lies_there(file := path / pattern):
+            yield from list_matching(path, pattern)
+        elif path_exists(file := path / pattern):
             yield file
 
 
@@ -209,7 +209,7 @@ def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]
     if not names:
         return []
     return [
-        f"This folder isn't trusted, so these were ignored: {listed(names, _MOST)}. "
+        f"This folder isn't trusted, so these were ignored: {join_some(names, _MOST)}. "
         "To let them count: interlock trust (once: --skip-trust)."
     ]
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator
 
-from interlock.state.text import as_seconds
+from interlock.state.text import parse_duration
 
 
 class Section(BaseModel, extra="allow", populate_by_name=True, defer_build=True):
@@ -47,7 +47,7 @@ class StartSettings(Section):
     @field_validator("keep_warm")
     @classmethod
     def _is_a_duration(cls, value: str) -> str:
-        if value and not as_seconds(value) > 0:
+        if value and not parse_duration(value) > 0:
             raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
         return value
 

@@ -61,7 +61,7 @@ class OneCall(TypedDict, total=False):
     attempt: int
 
 
-def key_of(state: OneCall) -> CallKey:
+def call_key_of(state: OneCall) -> CallKey:
     return CallKey(message=state["message"], index=state["index"], attempt=state.get("attempt", 1))
 
 
@@ -213,7 +213,7 @@ class ApprovalRequest(Frozen):
     agent: str = ""
     """Path of the calling sub-agent; empty: the main agent."""
     program: str = ""
-    """MCP: fingerprint of the server's definition when the request was made (`Policy.program_of`)."""
+    """MCP: fingerprint of the server's definition when the request was made (`Policy.server_fingerprint`)."""
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()
@@ -272,17 +272,17 @@ class Planned(Frozen):
     """What found the place of the change; not stored."""
 
 
-def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
+def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     """An error result; the model reads `message`."""
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
 
 
-def result_of(error: ToolError) -> ToolResult:
+def error_result_of(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
-    return failure(error.kind, str(error))
+    return error_result(error.kind, str(error))
 
 
-def cancelled(message: str) -> ToolResult:
+def cancelled_result(message: str) -> ToolResult:
     """The result of a call that never ran or was stopped."""
     return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})
 
@@ -304,7 +304,7 @@ class CallOutcome(TypedDict, total=False):
     """If finished: chain record sent to the model in place of the result; empty: the result itself."""
 
 
-def outcome_of(stored: CallOutcome | str) -> CallOutcome:
+def parse_outcome(stored: CallOutcome | str) -> CallOutcome:
     """Parse an outcome. Runs of 0.1 store `WORD ATTEMPT APPROVAL-OR-RECORD`, with `changed` for `ready` by a hook."""
     if not isinstance(stored, str):
         return stored

@@ -96,47 +96,49 @@ CHARTS: dict[str, type[Chart]] = {
 }
 
 
-def name_of(state: State) -> str:
+def state_name(state: State) -> str:
     """A state's name; inside a compound state like `plan.design`. The compound itself is never a run's state."""
-    return f"{name_of(state.parent)}.{state.id}" if state.parent is not None else state.id
+    return f"{state_name(state.parent)}.{state.id}" if state.parent is not None else state.id
 
 
-def leaf_of(state: State) -> State:
+def entered_leaf(state: State) -> State:
     """The state a run is in after entering `state`: a compound state starts at its initial state."""
     inner = next((s for s in state.states if s.initial), None)
-    return leaf_of(inner) if inner is not None else state
+    return entered_leaf(inner) if inner is not None else state
 
 
-def _leaves(states: Iterable[State]) -> Iterator[State]:
+def _leaf_states(states: Iterable[State]) -> Iterator[State]:
     for state in states:
         if state.states:
-            yield from _leaves(state.states)
+            yield from _leaf_states(state.states)
         else:
             yield state
 
 
 @cache
-def _table(chart: type[Chart]) -> dict[tuple[str, str], str]:
+def _transition_table(chart: type[Chart]) -> dict[tuple[str, str], str]:
     """(state, event) → state, read off the chart so that its declaration is the only specification.
 
     An event that a state doesn't handle falls through to its compound state.
     """
     found: dict[tuple[str, str], str] = {}
-    for leaf in _leaves(chart.states):
+    for leaf in _leaf_states(chart.states):
         at: State | None = leaf
         while at is not None:
             for transition in at.transitions:
                 if transition.target is not None:
                     for event in transition.events:
-                        found.setdefault((name_of(leaf), event.id), name_of(leaf_of(transition.target)))
+                        found.setdefault(
+                            (state_name(leaf), event.id), state_name(entered_leaf(transition.target))
+                        )
             at = at.parent
     return found
 
 
-def step(chart: type[Chart], state: str, event: str) -> str:
+def next_state(chart: type[Chart], state: str, event: str) -> str:
     """The state after `event`. Raises `RunError` if `event` is illegal in `state`."""
     try:
-        return _table(chart)[state, event]
+        return _transition_table(chart)[state, event]
     except KeyError:
         legal = sorted(moves_in(chart, state))
         raise RunError(
@@ -146,7 +148,7 @@ def step(chart: type[Chart], state: str, event: str) -> str:
 
 def moves_in(chart: type[Chart], state: str) -> dict[str, str]:
     """Event → state, for every event that is legal in this state."""
-    return {event: target for (source, event), target in _table(chart).items() if source == state}
+    return {event: target for (source, event), target in _transition_table(chart).items() if source == state}
 
 
 REPEATED = "*"
@@ -158,12 +160,12 @@ VERDICTS = frozenset({"approve_default", "approve_auto_edit"})
 
 
 @cache
-def reached(
+def reachable_states(
     chart: type[Chart], state: str, moves: tuple[str, ...], withheld: frozenset[str] = frozenset()
 ) -> frozenset[str]:
     """The states that one of the moves leads to: each is an event, or several after each other. From none, as before a
     start: from the initial state, or to it. `withheld`: events that didn't happen."""
-    at = state or initial(chart)
+    at = state or initial_state(chart)
     found: set[str] = set() if state else {at}
     for move in moves:
         events = move.removesuffix(REPEATED).split()
@@ -171,32 +173,36 @@ def reached(
             events = [event for event in events if withheld.isdisjoint(event.split(">"))]
         elif not withheld.isdisjoint(events):
             continue
-        found |= _closure(chart, at, events) if move.endswith(REPEATED) else _after(chart, at, events)
+        found |= (
+            _states_after_any(chart, at, events)
+            if move.endswith(REPEATED)
+            else _states_after(chart, at, events)
+        )
     return frozenset(found)
 
 
-def initial(chart: type[Chart]) -> str:
-    return name_of(leaf_of(next(s for s in chart.states if s.initial)))
+def initial_state(chart: type[Chart]) -> str:
+    return state_name(entered_leaf(next(s for s in chart.states if s.initial)))
 
 
-def _after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
+def _states_after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
     at: str | None = state
     for event in events:
-        at = _table(chart).get((at, event)) if at is not None else None
+        at = _transition_table(chart).get((at, event)) if at is not None else None
     return {at} if at is not None else set()
 
 
-def _closure(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
+def _states_after_any(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
     found, ahead = {state}, [state]
     while ahead:
         at = ahead.pop()
-        following = {new for event in events for new in _after(chart, at, event.split(">"))} - found
+        following = {new for event in events for new in _states_after(chart, at, event.split(">"))} - found
         found |= following
         ahead += following
     return found
 
 
-def mode_of(values: Mapping[str, Any]) -> str:
+def approval_mode_state(values: Mapping[str, Any]) -> str:
     """The state of `ApprovalModeChart` that a run is in: its mode, and within plan mode the phase."""
     mode = str(values.get("approval_mode") or "")
     return f"plan.{values.get('plan_phase') or 'requirements'}" if mode == "plan" else mode

@@ -11,7 +11,7 @@ def unix_time() -> float:
     return time.time() + _ahead
 
 
-def follow(server: float) -> None:
+def follow_server_clock(server: float) -> None:
     """Count by a server's clock, which says this now."""
     global _ahead
     if abs(server - unix_time()) > _PRECISE_S:

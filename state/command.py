@@ -47,30 +47,30 @@ class CommandState(ToolsState, total=False):
     asked: str
 
 
-class Piece(NamedTuple):
+class TemplatePiece(NamedTuple):
     """A part of a command's text: words, a shell line between `!{` and `}`, or a file name between `@{` and `}`."""
 
     kind: Literal["text", "shell", "file"]
     text: str
 
 
-def pieces(template: str) -> Iterator[Piece]:
+def split_template(template: str) -> Iterator[TemplatePiece]:
     """The pieces in order. Nested braces are balanced; anything unclosed is text."""
-    ends = _ends(template)
+    ends = _closing_braces(template)
     start = 0
     for found in _OPENING.finditer(template):
         at, end = found.start(), ends.get(found.end() - 1, -1)
         if at < start or end < 0:
             continue
         if at > start:
-            yield Piece("text", template[start:at])
-        yield Piece("shell" if template[at] == "!" else "file", template[at + 2 : end].strip())
+            yield TemplatePiece("text", template[start:at])
+        yield TemplatePiece("shell" if template[at] == "!" else "file", template[at + 2 : end].strip())
         start = end + 1
     if start < len(template):
-        yield Piece("text", template[start:])
+        yield TemplatePiece("text", template[start:])
 
 
-def _ends(text: str) -> dict[int, int]:
+def _closing_braces(text: str) -> dict[int, int]:
     """Index of each opening brace → index of the one that closes it."""
     ends: dict[int, int] = {}
     opened: list[int] = []
@@ -88,10 +88,10 @@ def split_prompt(prompt: str) -> tuple[str, str]:
     return (found[1], found[2].strip()) if found else ("", "")
 
 
-def is_name(name: str) -> bool:
+def is_command_name(name: str) -> bool:
     return re.fullmatch(NAME, name) is not None
 
 
 def shell_lines(template: str, args: str) -> list[str]:
     """The shell lines a command runs; the arguments are quoted as one word."""
-    return [p.text.replace(ARGS, shlex.quote(args)) for p in pieces(template) if p.kind == "shell"]
+    return [p.text.replace(ARGS, shlex.quote(args)) for p in split_template(template) if p.kind == "shell"]

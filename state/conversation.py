@@ -35,7 +35,7 @@ def open_refusal(refusals: Refusals) -> Refused | None:
     return (found or [refused for refused in refusals.values() if refused["open"]] or [None])[-1]
 
 
-def refusals_in(values: Mapping[str, Any]) -> Refusals:
+def refusals_of_state(values: Mapping[str, Any]) -> Refusals:
     """Refusals in a state. Stores from before 0.2 hold a single open refusal, with `effect`."""
     stored: dict[str, Any] = values.get("refused") or {}
     if "effect" not in stored:
@@ -54,7 +54,7 @@ def refusal_line(refused: Refused) -> str:
     return f"{refused['tool']!r} was refused by {_WHO[refused['who']]}{by}{reason.rstrip('.')}"
 
 
-def warnings_of(refusals: Refusals) -> list[str]:
+def refusal_warnings(refusals: Refusals) -> list[str]:
     """One line for each kind of call that the run had to do without."""
     shown = [refused for refused in refusals.values() if not refused["open"]]
     more = [f", as were {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]
@@ -106,7 +106,7 @@ class Conversation(LoopWatch, Sized, total=False):
     """`{type, message}`; empty: none."""
 
 
-def fresh_prompt() -> Conversation:
+def initial_prompt_state() -> Conversation:
     """State reset for each prompt: limits, model choice, loop detection."""
     return {
         "turn_no": 0,
@@ -121,9 +121,9 @@ def fresh_prompt() -> Conversation:
     }
 
 
-def fresh_conversation() -> Conversation:
+def initial_conversation_state() -> Conversation:
     return {
-        **fresh_prompt(),
+        **initial_prompt_state(),
         "session_turns": 0,
         "last_prompt_tokens": 0,
         "compress_failed_at": 0,

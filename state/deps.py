@@ -375,7 +375,7 @@ GRACE_S = 5.0
 """Seconds that work under way has to end by itself once its run stops."""
 
 
-async def to_its_end(
+async def await_despite_cancel(
     work: Awaitable[T], grace_s: float | None = None, cancelled: Callable[[], None] = lambda: None
 ) -> T:
     """Await work that can't be interrupted, such as a write in a thread, however often the caller is cancelled.
@@ -402,7 +402,7 @@ async def to_its_end(
     return task.result()
 
 
-async def announced(work: Awaitable[T], tell: Callable[[], None], patience_s: float = 1.0) -> T:
+async def await_with_notices(work: Awaitable[T], tell: Callable[[], None], patience_s: float = 1.0) -> T:
     """Await work, and call `tell` again and again while it takes longer than people wait without asking why."""
     task = asyncio.ensure_future(work)
     try:
@@ -428,7 +428,7 @@ class StopFlag:
             raise Stopped
 
 
-async def in_thread(work: Callable[Concatenate[StopFlag, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(work: Callable[Concatenate[StopFlag, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of `work(stop, ...)` run in a thread. If the awaiting task is cancelled, `stop` is set."""
     stop = StopFlag()
     try:

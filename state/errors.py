@@ -35,7 +35,7 @@ def exception_line(error: BaseException, most: int = 300) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def bug(error: object) -> BugError:
+def as_bug_error(error: object) -> BugError:
     """A one-line error for an exception that isn't ours."""
     what = exception_line(error, 1_000) if isinstance(error, BaseException) else error
     return BugError(f"a bug: {what}. See where with -d")

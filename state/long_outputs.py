@@ -17,7 +17,7 @@ _OWN_CHARS = 1000
 _OFF = OutputRule(how="off", tokenBudget=1)
 
 
-def rule_of(settings: Settings, tool: str) -> OutputRule:
+def output_rule(settings: Settings, tool: str) -> OutputRule:
     """The tool's rule; by default shell and MCP output is summarised, and settings override per tool."""
     if tool in PAGED:
         return _OFF
@@ -26,7 +26,7 @@ def rule_of(settings: Settings, tool: str) -> OutputRule:
     return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
 
 
-def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
+def exceeds_output_rule(settings: Settings, rule: OutputRule, text: str) -> bool:
     """Whether to shorten: truncation has its own limit in characters, a summary its budget in tokens."""
     if rule.how == "truncate":
         return len(text) > settings.tools.truncate_at + _OWN_CHARS

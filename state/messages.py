@@ -110,7 +110,7 @@ class Message(Frozen):
 T = TypeVar("T")
 
 
-def begins_with(history: Sequence[Message], known: list[Message]) -> bool:
+def is_continuation(history: Sequence[Message], known: list[Message]) -> bool:
     """Whether a history is another one, or that and more: of the same messages, which takes 5 ns for each."""
     begin = history[: len(known)]
     return known == (begin if isinstance(begin, list) else [*begin])
@@ -129,7 +129,7 @@ class Growing(Generic[T]):
     def __call__(self, history: Sequence[Message], owner: object = None) -> T:
         """Don't modify the result: it keeps growing."""
         known = self._known.get(owner) if owner else None
-        if known is None or not begins_with(history, known[0]):
+        if known is None or not is_continuation(history, known[0]):
             known = (list[Message](), self._start())
         seen, gathered = known
         for message in history[len(seen) :]:
@@ -160,7 +160,7 @@ class _Curated:
 _curated = Growing(_Curated, _Curated.add)
 
 
-def curated(history: Sequence[Message], owner: object = None) -> list[Message]:
+def curate_history(history: Sequence[Message], owner: object = None) -> list[Message]:
     """The history sent to models: without runs of assistant messages that include an empty one.
 
     `owner`: see `Growing`.

@@ -135,7 +135,7 @@ _MOST, _KEPT, _MARK = 63, 54, 8
 """Longest tool name every provider accepts; of longer names, the characters kept and those of the hash."""
 
 
-def mcp_name(server: str, tool: str) -> str:
+def mcp_tool_name(server: str, tool: str) -> str:
     """The name of a server's tool in rules and for models: letters, digits, `_` and `-`.
 
     A hash tells those apart of which other letters are lost, or the end.

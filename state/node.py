@@ -72,14 +72,14 @@ def node(
         raise SetupError(
             f"retries={retries}, retry_wait_s={retry_wait_s}, timeout_s={timeout_s}: expected more."
         )
-    if event := persons_move(moves):
+    if event := find_persons_move(moves):
         raise SetupError(f"moves={moves!r}: only a person makes {event!r}.")
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
         limits = (timeout_s, retries, retry_wait_s)
         spec = NodeSpec(reads, written, labels, nondeterministic, *limits, parts, group, moves)
-        return specified(function, spec)
+        return with_spec(function, spec)
 
     return mark
 
@@ -88,13 +88,13 @@ _PERSONS = frozenset({"use_default", "use_auto_edit", "use_yolo"})
 """Events of `ApprovalModeChart` that widen what runs without approval."""
 
 
-def persons_move(moves: tuple[str, ...]) -> str | None:
+def find_persons_move(moves: tuple[str, ...]) -> str | None:
     """Return the first event that is a person's alone."""
     events = (event for move in moves for event in re.split("[ >*]+", move))
     return next((event for event in events if event in _PERSONS), None)
 
 
-def specified(function: _F, spec: NodeSpec | None) -> _F:
+def with_spec(function: _F, spec: NodeSpec | None) -> _F:
     setattr(function, _ATTRIBUTE, spec)
     return function
 
@@ -103,12 +103,12 @@ def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
     return getattr(function, _ATTRIBUTE, None)
 
 
-def inside(task: str) -> str:
+def inner_task_id(task: str) -> str:
     """Id for what a subgraph does in its parent node's task or superstep."""
     return f"{task}.0"
 
 
-def task_of(runtime: "Runtime[Any]", role: str) -> str:
+def requesting_task(runtime: "Runtime[Any]", role: str) -> str:
     """The requesting graph task: replies are recorded under it, so that a kill doesn't pay twice."""
     if runtime.execution_info is None:
         raise RunError(f"{role} was asked outside a graph.")

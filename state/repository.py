@@ -34,9 +34,9 @@ class Repository(NamedTuple):
         return f"{self.url}@{self.ref}" if self.ref else self.url
 
 
-def repository(text: str) -> Repository:
+def parse_repository(text: str) -> Repository:
     """Parse `URL[@REF]`. Raises `RepositoryError`."""
-    shown = without_user(text)
+    shown = hide_credentials(text)
     if not text.isprintable() or " " in text or text.startswith("-"):
         raise RepositoryError(f"{shown!r} isn't a repository address. {_EXPECTED}")
     scheme, has_scheme, rest = text.partition("://")
@@ -64,12 +64,12 @@ def _refuse_password(url: str, scheme: str) -> None:
     parts = urlsplit(url)
     if parts.password is not None or (scheme in ("http", "https") and parts.username):
         raise RepositoryError(
-            f"{without_user(url)!r} holds a password or a token, which would be stored with the run. Leave it out: "
+            f"{hide_credentials(url)!r} holds a password or a token, which would be stored with the run. Leave it out: "
             "workers use their own git credentials."
         )
 
 
-def without_user(text: str) -> str:
+def hide_credentials(text: str) -> str:
     """An address as it may be shown."""
     return _PASSWORD.sub(r"\1", text)
 

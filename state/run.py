@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from interlock.state.calls import ApprovalMode
 from interlock.state.errors import InputError
 from interlock.state.messages import Origin
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
@@ -52,14 +52,14 @@ def input_error(workflow: str, kind: type[WorkflowInput], error: ValidationError
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"]) or "input"
     known = f" {kind.__name__} has: {', '.join(kind.model_fields)}."
-    hint = nearest(place, kind.model_fields) or known if first["type"] == "extra_forbidden" else ""
+    hint = did_you_mean(place, kind.model_fields) or known if first["type"] == "extra_forbidden" else ""
     what = ": " + first["msg"].removeprefix("Value error, ")
     what = " is missing" if first["type"] == "missing" else what
     of = f"Input field {place!r}" if first["loc"] else "Input"
     return InputError(f"{of}{what}.{hint} See: interlock schema {workflow}", place)
 
 
-def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
+def keep_newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
     """Reducer for concurrent writers: either value may win, so only the writing branch may rely on it."""
     return new
 
@@ -76,15 +76,15 @@ BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s"})
 class RunChannels(TypedDict, total=False):
     """Channels of every graph, passed down to parts and through sends."""
 
-    agent: Annotated[str, newest]
+    agent: Annotated[str, keep_newest]
     """Record of the sub-agent the graph works for; empty: the root."""
-    hooked: Annotated[str, newest]
+    hooked: Annotated[str, keep_newest]
     """Events that have hooks (`Hooks.configured`)."""
-    chosen_mode: Annotated[str, newest]
+    chosen_mode: Annotated[str, keep_newest]
     """The approval mode that a person chose by its name; allowing all edits chooses none."""
-    mode: Annotated[str, newest]
+    mode: Annotated[str, keep_newest]
     """Slug of the mode of work (`state/mode.py`); empty: none, so nothing is restricted."""
-    protocol: Annotated[str, newest]
+    protocol: Annotated[str, keep_newest]
     """`Protocol`; empty: native."""
 
 
@@ -111,7 +111,7 @@ def is_hooked(state: RunChannels, event: HookEvent) -> bool:
 class Labelled(RunChannels, total=False):
     """Base of every pipeline's state."""
 
-    label: Annotated[str, newest]
+    label: Annotated[str, keep_newest]
     """The last node's decision, if an edge depends on it."""
 
 

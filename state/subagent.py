@@ -9,7 +9,15 @@ from interlock.state.calls import OneCall
 from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.run import OF_PROCESS, Closed, ErrorInfo, Labelled, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import (
+    OF_PROCESS,
+    Closed,
+    ErrorInfo,
+    Labelled,
+    WorkflowInput,
+    WorkflowOutput,
+    keep_newest,
+)
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Defaults for agents that don't set them (gemini-cli's)."""
@@ -125,7 +133,7 @@ class SubagentIn(OneCall, total=False):
 class SubagentOut(TypedDict, total=False):
     """What a parent gets back: nothing; the result is the call's journal row."""
 
-    label: Annotated[str, newest]
+    label: Annotated[str, keep_newest]
 
 
 INVESTIGATOR = "codebase_investigator"

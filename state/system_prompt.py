@@ -74,7 +74,7 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
-def sections_of(message: Message) -> list[SectionOut]:
+def message_sections(message: Message) -> list[SectionOut]:
     """Sections of a system message; one from an older version or a person counts as a single section."""
     content = message.content
     parts = (TextPart(text=content, section="text"),) if isinstance(content, str) else content
@@ -90,7 +90,7 @@ def sections_of(message: Message) -> list[SectionOut]:
     ]
 
 
-def changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
+def changed_sections(before: dict[str, str], now: dict[str, str]) -> list[str]:
     """Names of new or changed sections, in order, then of removed ones."""
     other = [name for name, mark in now.items() if before.get(name) != mark]
     return [*other, *(name for name in before if name not in now)]

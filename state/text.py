@@ -50,22 +50,22 @@ def visible(text: str) -> str:
     """Escape what a terminal would obey, hide or render as something else (`\\x1b`); hosts become punycode."""
     if text.isascii() and text.isprintable():
         return text
-    return _DECEIVING.sub(_written_out, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
+    return _DECEIVING.sub(_escape_match, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
-def marked(text: str) -> str:
+def visible_with_marks(text: str) -> str:
     """As `visible`, but as the page writes what nobody would see: `⟨U+202E⟩`."""
-    return _DECEIVING.sub(_numbered, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
+    return _DECEIVING.sub(_code_point, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """For reading: escape only what a terminal would obey or never show."""
-    return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
+    return _HARMFUL_TO_READ.sub(_escape_match, text.replace("\r", ""))
 
 
 def spell_controls(text: str) -> str:
     """Spell out control characters, as `visible` does; everything else stays, also what can't be seen."""
-    return text if text.isprintable() else _CONTROLS.sub(_written_out, text)
+    return text if text.isprintable() else _CONTROLS.sub(_escape_match, text)
 
 
 def json_text(value: object, indent: int | None = None) -> str:
@@ -73,16 +73,16 @@ def json_text(value: object, indent: int | None = None) -> str:
     try:
         return _encoder(indent).encode(value)
     except (TypeError, ValueError):
-        return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
+        return json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent)
 
 
 @cache
 def _encoder(indent: int | None) -> json.JSONEncoder:
     """Made once: `json.dumps` makes one for each value, which takes as long as an event does."""
-    return json.JSONEncoder(ensure_ascii=False, indent=indent, default=_base64, allow_nan=False)
+    return json.JSONEncoder(ensure_ascii=False, indent=indent, default=_encode_other, allow_nan=False)
 
 
-def _base64(value: object) -> str:
+def _encode_other(value: object) -> str:
     if not isinstance(value, bytes):
         raise TypeError(f"{type(value).__name__} has no JSON")
     from base64 import urlsafe_b64encode
@@ -90,15 +90,15 @@ def _base64(value: object) -> str:
     return urlsafe_b64encode(value).decode()
 
 
-def jsonable(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """The value with text for every key, and without what JSON lacks."""
     if isinstance(value, list | tuple):
-        return [jsonable(one) for one in cast("Sequence[Any]", value)]
+        return [to_jsonable(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        return {str(key): jsonable(one) for key, one in cast("dict[Any, Any]", value).items()}
+        return {str(key): to_jsonable(one) for key, one in cast("dict[Any, Any]", value).items()}
     if isinstance(value, float):
         return value if isfinite(value) else None
-    return _base64(value) if isinstance(value, bytes) else value
+    return _encode_other(value) if isinstance(value, bytes) else value
 
 
 def visible_json(value: object, indent: int | None = None) -> str:
@@ -106,10 +106,10 @@ def visible_json(value: object, indent: int | None = None) -> str:
     text = json_text(value, indent)
     if text.isascii() and text.isprintable():
         return text
-    return _DECEIVING.sub(_json_escaped, _HOST.sub(_json_escaped, text))
+    return _DECEIVING.sub(_json_escape_match, _HOST.sub(_json_escape_match, text))
 
 
-def _punycode(host: re.Match[str]) -> str:
+def _host_to_punycode(host: re.Match[str]) -> str:
     user, at, name = host[0].rpartition("@")
     name, colon, port = name.partition(":")
     try:
@@ -117,28 +117,28 @@ def _punycode(host: re.Match[str]) -> str:
     except UnicodeError:
         plain = ""
     if not _ASCII_HOST.fullmatch(plain):
-        plain = _in_ascii(name)
-    return f"{_in_ascii(user)}{at}{plain}{colon}{_in_ascii(port)}"
+        plain = _escape_to_ascii(name)
+    return f"{_escape_to_ascii(user)}{at}{plain}{colon}{_escape_to_ascii(port)}"
 
 
-def _in_ascii(text: str) -> str:
+def _escape_to_ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode()
 
 
-def _written_out(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def _numbered(found: re.Match[str]) -> str:
+def _code_point(found: re.Match[str]) -> str:
     return "".join(f"⟨U+{ord(char):04X}⟩" for char in found[0])
 
 
-def _json_escaped(found: re.Match[str]) -> str:
+def _json_escape_match(found: re.Match[str]) -> str:
     units = ((c, c.encode("utf-16-be", "surrogatepass").hex("-", 2).split("-")) for c in found[0])
     return "".join(c if " " <= c <= "~" else "".join(f"\\u{unit}" for unit in codes) for c, codes in units)
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which neither UTF-8 nor SQLite can store, with U+FFFD."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
@@ -148,7 +148,7 @@ def is_visible(text: str) -> bool:
     return bool(_INVISIBLE.sub("", text))
 
 
-def object_of(value: object) -> dict[str, Any]:
+def as_object(value: object) -> dict[str, Any]:
     """What somebody else's JSON holds: the value if it is an object, else `{}`."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
@@ -156,7 +156,7 @@ def object_of(value: object) -> dict[str, Any]:
 def clean_json(value: object) -> object:
     """Convert to what msgpack and SQLite can store: clean strings, 64-bit integers, string keys, finite floats."""
     if isinstance(value, str):
-        return clean(value)
+        return replace_surrogates(value)
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):
@@ -164,13 +164,15 @@ def clean_json(value: object) -> object:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, dict | Mapping):  # the classes first: an abstract one takes ten times as long to ask
-        return {clean(str(k)): clean_json(v) for k, v in cast(Mapping[object, object], value).items()}
+        return {
+            replace_surrogates(str(k)): clean_json(v) for k, v in cast(Mapping[object, object], value).items()
+        }
     if isinstance(value, list | tuple | Sequence):
         return [clean_json(v) for v in cast(Sequence[object], value)]
-    return clean(str(value))
+    return replace_surrogates(str(value))
 
 
-def nested_deeper(value: object, most: int) -> bool:
+def is_nested_deeper(value: object, most: int) -> bool:
     """Whether lists and objects of a JSON value are nested more than `most` deep."""
     level: list[object] = [value]
     for _ in range(most):
@@ -188,10 +190,10 @@ def nested_deeper(value: object, most: int) -> bool:
 
 def one_line(text: str, width: int = 0) -> str:
     """The text on one line, cut to `width` characters (0: not cut)."""
-    return cut(visible(_BREAKS.sub(" ", text).strip()), width)
+    return shorten(visible(_BREAKS.sub(" ", text).strip()), width)
 
 
-def cut(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     return text if not width or len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 
@@ -199,12 +201,12 @@ _HEADER = re.compile(r"^--- .*\n\+\+\+ .*(?:\n(?=@@ )|\n?\Z)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"^… \d+ more lines of this diff aren't shown \(\+(\d+) −(\d+)\)\.\n?\Z", re.MULTILINE)
 
 
-def left_out(lines: int, added: int, removed: int) -> str:
+def cut_diff_line(lines: int, added: int, removed: int) -> str:
     """The last line of a diff that is cut."""
     return f"… {lines} more lines of this diff aren't shown (+{added} −{removed}).\n"
 
 
-def cut_line(diff: str) -> str:
+def find_cut_diff_line(diff: str) -> str:
     """What `left_out` put at a diff's end; empty: it is whole."""
     found = _LEFT_OUT.search(diff)
     return found[0] if found else ""
@@ -226,7 +228,7 @@ def is_diff(text: str) -> bool:
     return bool(diff_stat(text)) or text.startswith("--- ")
 
 
-def elapsed(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`12 ms`, `1.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
@@ -244,7 +246,7 @@ def elapsed(seconds: float) -> str:
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 
-def as_seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """What `90`, `90s`, `15m` or `2h` is in seconds; 0: something else."""
     digits = text.rstrip("msh")
     try:
@@ -253,19 +255,19 @@ def as_seconds(text: str) -> float:
         return 0.0
 
 
-def counted(number: int, what: str, several: str = "") -> str:
+def format_count(number: int, what: str, several: str = "") -> str:
     """`1 call`, `3 calls`, `1,200 calls`; `several`: of a word whose plural is another."""
     return f"{number:,} {what if number == 1 else several or f'{what}s'}"
 
 
-def amount(n: int) -> str:
+def format_amount(n: int) -> str:
     """`950`, `12.3k`, `1.20M`."""
     if n < 1000:
         return str(n)
     return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
 
 
-def place(folder: str) -> str:
+def abbreviate_home(folder: str) -> str:
     """A folder, with the home directory as `~`."""
     home = str(Path.home())
     return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
@@ -280,7 +282,7 @@ def estimate_tokens(text: str) -> int:
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
 
 
-def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
+def did_you_mean(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
     """` Did you mean 'x', 'y'?`, or an empty string."""
     from difflib import get_close_matches
 
@@ -288,19 +290,19 @@ def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5)
     return f" Did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
-def first_fault(error: "ValidationError", *around: str) -> tuple[str, str]:
+def first_validation_error(error: "ValidationError", *around: str) -> tuple[str, str]:
     """Where the first fault of a validation is, dotted, with the names of what is around it; and what it is."""
     first = error.errors(include_url=False)[0]
     return ".".join(map(str, (*filter(None, around), *first["loc"]))), first["msg"]
 
 
-def listed(items: Sequence[str], most: int) -> str:
+def join_some(items: Sequence[str], most: int) -> str:
     """`a, b and 3 more`."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more
 
 
-def misfit(schema: Mapping[str, Any], value: object) -> str:
+def schema_violation(schema: Mapping[str, Any], value: object) -> str:
     """How a value violates a JSON Schema; empty: it doesn't."""
     from jsonschema import Draft202012Validator
 
@@ -309,6 +311,6 @@ def misfit(schema: Mapping[str, Any], value: object) -> str:
     if error is None:
         return ""
     place = ".".join(map(str, error.absolute_path))
-    what = clean(" ".join(str(error.message).split()))
+    what = replace_surrogates(" ".join(str(error.message).split()))
     shown = json.dumps(error.instance, ensure_ascii=False, default=repr)[:_SHOWN]
     return f"{place!r}: {what}, got {shown}" if place else what

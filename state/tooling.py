@@ -152,7 +152,9 @@ FilePath = Annotated[
 
 
 @cache
-def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: str) -> type[BaseModel]:
+def restrict_field(
+    args: type[BaseModel], field: str, names: tuple[str, ...], missing: str
+) -> type[BaseModel]:
     """`args` with one field restricted to these names. `missing` starts the error for any other name."""
 
     def known(name: str) -> str:
@@ -178,7 +180,7 @@ class FileChange(BaseModel, defer_build=True):
     """What found the place of the change."""
 
 
-def always(result: ToolResult) -> "Run":
+def answered_by_graph(result: ToolResult) -> "Run":
     """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
@@ -332,7 +334,7 @@ class Policy(Protocol):
         """Apply the rules, then safety checkers, which may be processes."""
         ...
 
-    async def by_rules(
+    async def decide_by_rules(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> Verdict:
         """Apply the rules alone, to the files as they are now."""
@@ -350,7 +352,7 @@ class Policy(Protocol):
         """Hash of the rules in force: equal hashes mean equal decisions."""
         ...
 
-    def program_of(self, tool: str) -> str:
+    def server_fingerprint(self, tool: str) -> str:
         """Fingerprint of the definition of the MCP server that a tool belongs to; empty for other tools."""
         ...
 
@@ -363,7 +365,7 @@ class Policy(Protocol):
         """
         ...
 
-    def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The narrowed rule for an always-choice; None if it can't be narrowed."""
         ...
 

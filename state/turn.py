@@ -18,7 +18,7 @@ from interlock.state.run import (
     HistoryMessage,
     WorkflowInput,
     WorkflowOutput,
-    newest,
+    keep_newest,
 )
 
 STREAM_ATTEMPTS = 4
@@ -95,7 +95,7 @@ class TurnDone(LoopWatch, total=False):
     """Keys a turn returns to its parent graph: what it may have changed."""
 
     head: str
-    protocol: Annotated[str, newest]
+    protocol: Annotated[str, keep_newest]
     unavailable: dict[str, str]
     turn_no: int
     session_turns: int

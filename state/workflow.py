@@ -18,7 +18,7 @@ from interlock.state.errors import InputError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, Usage
 from interlock.state.run import ErrorInfo, HistoryMessage, Labelled, Limits
-from interlock.state.text import clean_json, first_fault
+from interlock.state.text import clean_json, first_validation_error
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def to_message(field: str, item: Mapping[str, Any]) -> Message:
     try:
         return Message.model_validate(clean_json(dict(item)))
     except ValidationError as error:
-        place, what = first_fault(error, field)
+        place, what = first_validation_error(error, field)
         raise InputError(f"Input field {place!r}: {what}.", place) from error
 
 
@@ -78,7 +78,7 @@ def read_history(transcript: Transcript, head: str) -> list[dict[str, Any]]:
     ]
 
 
-def error_of(values: Mapping[str, Any]) -> ErrorInfo | None:
+def error_of_state(values: Mapping[str, Any]) -> ErrorInfo | None:
     """The error in a final state, if any."""
     error = values.get("error")
     return ErrorInfo(**error) if error else None

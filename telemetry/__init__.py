@@ -16,8 +16,17 @@ from interlock.engine.store.runs import exported, fresh, open_trace
 from interlock.engine.store.runs import waiting as requests_waiting
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
-from interlock.telemetry.sending import Batch, Log, Sender
-from interlock.telemetry.spans import KIND, Attributes, Figure, Span, Spans, of_event, of_span, waiting
+from interlock.telemetry.sender import Batch, Log, Sender
+from interlock.telemetry.spans import (
+    KIND,
+    Attributes,
+    Figure,
+    Span,
+    Spans,
+    event_figures,
+    span_figures,
+    waiting_requests_figure,
+)
 
 _EVERY_S = 5.0
 """Seconds after which a long drive's new rows are sent."""
@@ -25,7 +34,7 @@ VARIABLE = "TRACEPARENT"
 _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
-def problem_of(settings: TelemetrySettings) -> str:
+def configuration_problem(settings: TelemetrySettings) -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
     if not all(
         find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
@@ -41,13 +50,13 @@ def problem_of(settings: TelemetrySettings) -> str:
     return ""
 
 
-def parent_of(text: str | None) -> tuple[str, str] | None:
+def parse_traceparent(text: str | None) -> tuple[str, str] | None:
     """Trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
     found = _PARENT.fullmatch((text or "").strip().lower())
     return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
 
 
-def _ambient() -> tuple[str, str] | None:
+def _current_span_ids() -> tuple[str, str] | None:
     """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
     from opentelemetry.trace import get_current_span
 
@@ -56,30 +65,30 @@ def _ambient() -> tuple[str, str] | None:
 
 
 @contextmanager
-def followed(
+def follow_drive(
     settings: TelemetrySettings, env: Mapping[str, str], warnings: list[str], store: Store, run: str
 ) -> Generator[tuple[Mapping[str, str], list["Telemetry"]]]:
     """What a drive gets if settings ask for telemetry: its trace in the environment of commands and servers, and a
     renderer. What is wrong with the telemetry is added to `warnings`.
     """
-    if why := problem_of(settings):
+    if why := configuration_problem(settings):
         warnings.append(why)
         yield env, []
         return
-    if said := _unsent(_sender(settings.model_dump_json())):
+    if said := _undelivered_message(_shared_sender(settings.model_dump_json())):
         warnings.append(said)
     watch = Telemetry(settings, store, run, env)
     with watch.current():
         yield {**env, VARIABLE: watch.traceparent}, [watch]
 
 
-def deliver() -> list[str]:
+def flush_at_exit() -> list[str]:
     """At a process's end, wait a moment for collectors that have something to take; returns a line for each failure."""
-    late = [one for one in _SENDERS.values() if not one.drained()]
-    return [line for one in _SENDERS.values() if (line := _unsent(one, late=one in late))]
+    late = [one for one in _SENDERS.values() if not one.wait_until_drained()]
+    return [line for one in _SENDERS.values() if (line := _undelivered_message(one, late=one in late))]
 
 
-def _unsent(one: Sender, *, late: bool = False) -> str:
+def _undelivered_message(one: Sender, *, late: bool = False) -> str:
     why = one.failure or ("it didn't answer in time" if late else "")
     return f"Telemetry to {one.place!r}: {why}; it is sent with the run's next drive." if why else ""
 
@@ -87,7 +96,7 @@ def _unsent(one: Sender, *, late: bool = False) -> str:
 _SENDERS: dict[str, Sender] = {}
 
 
-def _sender(settings: str) -> Sender:
+def _shared_sender(settings: str) -> Sender:
     """One for all drives of a process, so that its counters only grow."""
     if settings not in _SENDERS:
         _SENDERS[settings] = Sender(TelemetrySettings.model_validate_json(settings))
@@ -99,14 +108,14 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings, store: Store, run: str, env: Mapping[str, str]) -> None:
         self._settings, self._store, self._run = settings, store, run
-        self._trace = open_trace(store, run, _ambient() or parent_of(env.get(VARIABLE)))
+        self._trace = open_trace(store, run, _current_span_ids() or parse_traceparent(env.get(VARIABLE)))
         first = not self._trace.until
         self._span, self._parent = (
             (self._trace.root, self._trace.parent) if first else (secrets.token_hex(8), self._trace.root)
         )
         self._began = time.time()
         self._spans = Spans(store.home, self._trace, self._span, content=settings.log_prompts)
-        self._sender = _sender(settings.model_dump_json())
+        self._sender = _shared_sender(settings.model_dump_json())
         self._sent = set[str]()
         self._figures: list[Figure] = []
         self._logs: list[Log] = []
@@ -134,14 +143,14 @@ class Telemetry:
     def __call__(self, event: ev.Event) -> None:
         if isinstance(event, ev.Init):
             self._workflow = event.workflow
-        self._figures += of_event(event)
-        self._logs += _logs_of(event, content=self._settings.log_prompts)
+        self._figures += event_figures(event)
+        self._logs += _event_logs(event, content=self._settings.log_prompts)
         if isinstance(event, ev.Result):
-            self._end(event)
+            self._send_drive_span(event)
         elif time.monotonic() - self._last > _EVERY_S:
-            self._send([])
+            self._send_new_rows([])
 
-    def _end(self, event: ev.Result) -> None:
+    def _send_drive_span(self, event: ev.Result) -> None:
         about: Attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": self._workflow,
@@ -154,20 +163,20 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting(requests_waiting(self._store.home)))
-        self._send([drive], until)
+        self._figures.append(waiting_requests_figure(requests_waiting(self._store.home)))
+        self._send_new_rows([drive], until)
 
-    def _send(self, more: list[Span], until: float | None = None) -> None:
+    def _send_new_rows(self, more: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""
         since = self._trace.until
         spans = [
             s
-            for s in self._spans.of(fresh(self._store.home, self._run, since), since)
+            for s in self._spans.spans_since(fresh(self._store.home, self._run, since), since)
             if s.id not in self._sent
         ]
         spans += more
         self._sent |= {span.id for span in spans}
-        of_these = (figure for span in spans for figure in of_span(span, self._began))
+        of_these = (figure for span in spans for figure in span_figures(span, self._began))
         figures = [*self._figures, *of_these]
         logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
 
@@ -178,7 +187,7 @@ class Telemetry:
         self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
 
 
-def _logs_of(event: ev.Event, *, content: bool) -> Iterator[Log]:
+def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
     now = time.time()
     match event:
         case ev.Retry():

@@ -61,18 +61,20 @@ class Spans:
         self._home, self._run, self._trace, self._drive = home, trace.run, trace, drive
         self._content = content
 
-    def of(self, rows: Fresh, since: float) -> Iterator[Span]:
+    def spans_since(self, rows: Fresh, since: float) -> Iterator[Span]:
         """Everything that ended after `since`, innermost first."""
         steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
-            yield self._model(row, _around(steps, began, row["at"], task=row["task"][:8]))
+            yield self._model(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in calls(self._home, self._run) if call.state == "done"]
         told = results(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
                 yield self._tool(
-                    call, _around(steps, call.started or call.ended, call.ended, node="run_tool"), told
+                    call,
+                    _enclosing_step(steps, call.started or call.ended, call.ended, node="run_tool"),
+                    told,
                 )
         yield from map(self._approval, rows.answered)
         yield from map(self._node, steps)
@@ -82,12 +84,12 @@ class Spans:
             return span_id(self._trace.trace, self._run, "node", row["seq"])
         return span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
 
-    def _within(self, row: Any) -> str:
+    def _graph_span_id(self, row: Any) -> str:
         """The span of the graph that a node is part of."""
         name, _, task = row["namespace"].rpartition("|")[2].partition(":")
         return span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
 
-    def _parent(self, step: Any) -> str:
+    def _step_span_id(self, step: Any) -> str:
         return self._node_id(step) if step else self._drive
 
     def _node(self, row: Any) -> Span:
@@ -95,8 +97,8 @@ class Spans:
         for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
             what |= {f"interlock.{name}": value} if value else {}
         shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
-        times = row["started"], _ended(row)
-        return Span("node", shown, self._node_id(row), self._within(row), *times, what)
+        times = row["started"], _end_time(row)
+        return Span("node", shown, self._node_id(row), self._graph_span_id(row), *times, what)
 
     def _model(self, row: Any, step: Any) -> Span:
         what: Attributes = {
@@ -115,19 +117,21 @@ class Spans:
         }
         what |= {"gen_ai.agent.name": row["agent"]} if row["agent"] else {}
         what |= {"interlock.cost.usd": row["usd"]} if row["usd"] is not None else {}
-        what |= self._said(row) if self._content else {}
+        what |= self._message_attributes(row) if self._content else {}
         key = span_id(self._trace.trace, self._run, "model", row["agent"], row["role"], row["ordinal"])
         name, start = f"chat {model_name(row['model'])}", row["at"] - row["duration_ms"] / 1000
         problem = (row["problem"] if self._content else "invalid answer") if row["problem"] else ""
-        return Span("model", name, key, self._parent(step), start, row["at"], what, problem)
+        return Span("model", name, key, self._step_span_id(step), start, row["at"], what, problem)
 
-    def _said(self, row: Any) -> Attributes:
+    def _message_attributes(self, row: Any) -> Attributes:
         """What the model was told since its answer before, and what it answered."""
         *before, reply = messages_at(self._home, self._run, row["record"])
         last = max((place for place, m in enumerate(before) if m.role == "assistant"), default=-1)
-        answer = {**_message(reply), "finish_reason": row["finish_reason"] or "none"}
+        answer = {**_to_otel_message(reply), "finish_reason": row["finish_reason"] or "none"}
         return {
-            "gen_ai.input.messages": json.dumps([*map(_message, before[last + 1 :])], ensure_ascii=False),
+            "gen_ai.input.messages": json.dumps(
+                [*map(_to_otel_message, before[last + 1 :])], ensure_ascii=False
+            ),
             "gen_ai.output.messages": json.dumps([answer], ensure_ascii=False),
         }
 
@@ -149,7 +153,7 @@ class Spans:
         end = call.ended or 0.0
         start, failed = call.started or end, call.status if call.status != "success" else ""
         return Span(
-            "tool", f"execute_tool {call.tool}", key, self._parent(step), start, end, what, failed or ""
+            "tool", f"execute_tool {call.tool}", key, self._step_span_id(step), start, end, what, failed or ""
         )
 
     def _approval(self, row: Any) -> Span:
@@ -168,7 +172,7 @@ class Spans:
         return Span("approval", f"approval {name}", key, self._drive, *times, what)
 
 
-def _around(steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = "") -> Any:
+def _enclosing_step(steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = "") -> Any:
     """The node that a call was made in: the one that it sticks out of least, then the innermost.
 
     Of this task, or of this name if there is one.
@@ -178,22 +182,22 @@ def _around(steps: Iterable[Any], start: float, end: float, *, task: str = "", n
         for row in steps
         if row["workflow"]
         and (not task or row["task"][:8] == task)
-        and row["started"] <= end <= _ended(row) + _SLACK_S
+        and row["started"] <= end <= _end_time(row) + _SLACK_S
     ]
     named = [row for row in found if row["node"] == node] or found
 
     def outside(row: Any) -> tuple[float, float]:
-        late, early = max(end - _ended(row), 0.0), max(row["started"] - start, 0.0)
-        return late + early, abs(_ended(row) - end)
+        late, early = max(end - _end_time(row), 0.0), max(row["started"] - start, 0.0)
+        return late + early, abs(_end_time(row) - end)
 
     return min(named, key=outside, default=None)
 
 
-def _ended(row: Any) -> float:
+def _end_time(row: Any) -> float:
     return row["started"] + row["ms"] / 1000
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _to_otel_message(message: Message) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
     if message.role == "tool":
         id_ = message.tool_call_id
@@ -215,11 +219,11 @@ class Figure(NamedTuple):
     attributes: Attributes
 
 
-def of_span(span: Span, drive_began: float) -> Iterator[Figure]:
+def span_figures(span: Span, drive_began: float) -> Iterator[Figure]:
     took = max(span.end - span.start, 0.0)
     match span.kind:
         case "model":
-            yield from _of_model(span, took)
+            yield from _model_call_figures(span, took)
         case "tool":
             about: Attributes = {
                 name: span.attributes[name] for name in ("gen_ai.tool.name", "interlock.tool.status")
@@ -240,7 +244,7 @@ def of_span(span: Span, drive_began: float) -> Iterator[Figure]:
             pass
 
 
-def _of_model(span: Span, took: float) -> Iterator[Figure]:
+def _model_call_figures(span: Span, took: float) -> Iterator[Figure]:
     names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
     about: Attributes = {name: span.attributes[name] for name in names}
     for token in ("input", "output"):
@@ -257,7 +261,7 @@ def _of_model(span: Span, took: float) -> Iterator[Figure]:
         yield Figure("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
 
 
-def of_event(event: ev.Event) -> Iterator[Figure]:
+def event_figures(event: ev.Event) -> Iterator[Figure]:
     match event:
         case ev.Retry():
             yield Figure("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
@@ -274,6 +278,6 @@ def of_event(event: ev.Event) -> Iterator[Figure]:
             pass
 
 
-def waiting(number: int) -> Figure:
+def waiting_requests_figure(number: int) -> Figure:
     text = "Requests that wait for a person, over all runs"
     return Figure("interlock.decisions.waiting", "gauge", number, "{request}", text, {})

@@ -17,7 +17,7 @@ from interlock.engine import Decision, Outcome, store
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
 from interlock.graphs.pipeline import Pipeline
-from interlock.testing.stage import Person, Stage, agrees, loaded, said
+from interlock.testing.stage import Person, Stage, agrees, load_workflow, said
 
 Happened = Callable[[Stage, Pending], bool]
 """Whether the effect a request asks about took place, as a person checking would find."""
@@ -55,30 +55,30 @@ def kill_everywhere(
     differently. Needs `os.fork`; each child is a separate process, like a user's.
     """
     import_module("interlock.engine.driver.runner")  # here, not in each child
-    known, place = loaded(workflow), folder / "stage"
+    known, place = load_workflow(workflow), folder / "stage"
 
     def played(at: int) -> Callable[[Stage], None]:
-        return lambda scene: _drive(scene, known, input, _who(scene, person, happened), at)
+        return lambda scene: _drive_to_end(scene, known, input, _answer_outcomes(scene, person, happened), at)
 
     def undisturbed() -> Stage:
         shutil.rmtree(place, ignore_errors=True)
         return stage(place)
 
     scene = undisturbed()
-    assert _child(scene, played(0)) is False, "the undisturbed run was killed"
-    expected, moments = _ending(scene, more), int((scene.folder / "moments").read_text())
+    assert _run_in_child(scene, played(0)) is False, "the undisturbed run was killed"
+    expected, moments = _read_ending(scene, more), int((scene.folder / "moments").read_text())
     kills, wrong = 0, list[str]()
     for moment in range(1, moments + 1, every):
         scene = undisturbed()
-        kills += _child(scene, played(moment))
-        _child(scene, played(0))
-        if (found := _ending(scene, more)) != expected:
-            wrong.append(f"killed at commit {moment // 2}: {_difference(found, expected)}")
+        kills += _run_in_child(scene, played(moment))
+        _run_in_child(scene, played(0))
+        if (found := _read_ending(scene, more)) != expected:
+            wrong.append(f"killed at commit {moment // 2}: {_describe_difference(found, expected)}")
     assert not wrong, "\n".join(wrong)
     return kills
 
 
-def _who(stage: Stage, person: Person, happened: Happened | None) -> Person:
+def _answer_outcomes(stage: Stage, person: Person, happened: Happened | None) -> Person:
     def decide(request: Pending) -> Decision:
         if request["kind"] != "outcome" or happened is None:
             return person(request)
@@ -87,9 +87,11 @@ def _who(stage: Stage, person: Person, happened: Happened | None) -> Person:
     return decide
 
 
-def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int) -> None:
+def _drive_to_end(
+    stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int
+) -> None:
     """In a child: start or resume, and answer requests until the run is over. `at`: kill point; 0: none."""
-    seen = _count(stage, at)
+    seen = _kill_at_commit(stage, at)
     begun = list_runs(stage.home)
     if begun:
         outcome = stage.resume(begun[0].run, *map(person, stage.waiting(begun[0].run)))
@@ -109,7 +111,7 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Ids such as those of LangChain's messages; numbered in their order, as every run has its own."""
 
 
-def _count(stage: Stage, at: int) -> list[str]:
+def _kill_at_commit(stage: Stage, at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
     connection: Any = store.adapter_of(stage.home / "interlock.db").connection
@@ -130,7 +132,7 @@ def _count(stage: Stage, at: int) -> list[str]:
     return seen
 
 
-def _child(stage: Stage, work: Callable[[Stage], None]) -> bool:
+def _run_in_child(stage: Stage, work: Callable[[Stage], None]) -> bool:
     """Run `work` in a child process; returns whether it was killed."""
     pid = os.fork()
     if pid == 0:
@@ -145,9 +147,13 @@ def _child(stage: Stage, work: Callable[[Stage], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def _ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
+def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
     outcome = (stage.folder / "outcome").read_text()
-    files = {str(p.relative_to(stage.work)): _mark(p) for p in _all(stage.work) if p.is_file()}
+    files = {
+        str(p.relative_to(stage.work)): _file_fingerprint(p)
+        for p in _iterate_compared_files(stage.work)
+        if p.is_file()
+    }
     done = {tool for tool, state in stage.calls() if state != "done"}
     assert not done, f"calls without an end: {sorted(done)}"
     calls = tuple(sorted(set(stage.calls())))
@@ -158,17 +164,17 @@ _PASSED_OVER = frozenset({".git", "__pycache__"})
 """Skipped because they contain timestamps."""
 
 
-def _all(folder: Path) -> Iterable[Path]:
+def _iterate_compared_files(folder: Path) -> Iterable[Path]:
     return (
         p for p in sorted(folder.rglob("*")) if not _PASSED_OVER.intersection(p.relative_to(folder).parts)
     )
 
 
-def _mark(file: Path) -> str:
+def _file_fingerprint(file: Path) -> str:
     return f"{sha256(file.read_bytes()).hexdigest()[:16]} {file.stat().st_mode & 0o777:o}"
 
 
-def _difference(found: Ending, expected: Ending) -> str:
+def _describe_difference(found: Ending, expected: Ending) -> str:
     lines = (
         f"{k}: {v!r}, expected {vars(expected)[k]!r}"
         for k, v in vars(found).items()

@@ -24,9 +24,9 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 
-        from interlock.telemetry.sending import Sender
+        from interlock.telemetry.sender import Sender
 
-        Sender.drained.__defaults__ = (HANG_S,)
+        Sender.wait_until_drained.__defaults__ = (HANG_S,)
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.argv = [program or "interlock", *arguments]

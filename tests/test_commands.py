@@ -12,7 +12,7 @@ from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import step_rows
 from interlock.engine.read.run_path import run_path
 from interlock.services.context.definitions import load_commands
-from interlock.state.command import pieces, shell_lines, split_prompt
+from interlock.state.command import shell_lines, split_prompt, split_template
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -183,7 +183,7 @@ def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
 
 
 def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> None:
-    assert [(p.kind, p.text) for p in pieces("a !{b {c} d} @{e} !{f")] == [
+    assert [(p.kind, p.text) for p in split_template("a !{b {c} d} @{e} !{f")] == [
         ("text", "a "),
         ("shell", "b {c} d"),
         ("text", " "),
@@ -191,7 +191,7 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
         ("text", " !{f"),
     ]
     long = "!{" * 100_000 + "}"  # by the square of its length it would take an hour
-    assert [(p.kind, len(p.text)) for p in pieces(long)] == [("text", 199_998), ("shell", 0)]
+    assert [(p.kind, len(p.text)) for p in split_template(long)] == [("text", 199_998), ("shell", 0)]
     assert shell_lines("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
     assert [split_prompt(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
         ("a", "b c"),

@@ -218,13 +218,13 @@ def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
 def test_without_a_change_the_next_drive_gets_the_same_value(tmp_path: Path, options: Options) -> None:
     root = tmp_path / "work"
     first = load_run_configuration(options, root)
-    parts = (first.loaded, first.agents, first.rules, first.trusted)
+    parts = (first.loaded_settings, first.agents, first.rules, first.trusted)
     wait_for_a_tick(tmp_path)
     again = load_run_configuration(replace(options, env={**options.env}), root)
     if stamps.TICK_NS:
         assert again is not first, "what was written a moment ago may be written again in the same tick"
     else:
-        assert again is first and (again.loaded, again.agents, again.rules, again.trusted) == parts
+        assert again is first and (again.loaded_settings, again.agents, again.rules, again.trusted) == parts
     assert load_run_configuration(replace(options, env={"GEMINI_MODEL": "x"}), root) is not first
     assert load_run_configuration(replace(options, model="x"), root) is not first
 
@@ -294,14 +294,14 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
     asked = (
         "trusted",
         "environment",
-        "loaded",
+        "loaded_settings",
         "hooks",
         "agents",
         "skills",
         "modes",
         "commands",
         "rules",
-        "ignored",
+        "ignored_warnings",
     )
     configurations = [
         load_run_configuration(one, tmp_path / "work") for one in (options, replace(options, repository={}))

@@ -14,7 +14,7 @@ from patience import HANG_S, until
 from places import Place
 
 from interlock.nodes.system_sections import MAIN
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.context.references import resolve_references
 from interlock.services.context.workspace_summary import list_tree as listed
 from interlock.services.context.workspace_summary import summarize_repository
@@ -72,10 +72,10 @@ def test_sections_come_in_the_order_of_the_table_and_only_where_they_apply(
     (user / ".gemini/skills/mine/SKILL.md").write_text("---\nname: mine\ndescription: d\n---\nDo it.\n")
     git(work, "init")
     everything = opening()[0]
-    assert everything.startswith(load("main/preamble").text())
+    assert everything.startswith(load_prompt("main/preamble").text())
     unconfined = [s.prompt for s in PLAIN if s.only not in ("sandboxed", "offline")]
-    assert [s.prompt for s in PLAIN if load(s.prompt).text() in everything] == unconfined
-    places = [everything.index(load(prompt).text()) for prompt in unconfined]
+    assert [s.prompt for s in PLAIN if load_prompt(s.prompt).text() in everything] == unconfined
+    places = [everything.index(load_prompt(prompt).text()) for prompt in unconfined]
     assert places == sorted(places)
 
 
@@ -111,7 +111,7 @@ def test_a_system_prompt_flag_replaces_and_append_adds(opening: Open, tmp_path: 
     ("value", "begins"),
     [
         *((named, "SYSTEM") for named in ("1", "TRUE", ".gemini/system.md", "~/sys.md")),
-        *((off, load("main/preamble").text()) for off in ("", "0", "False", " ")),
+        *((off, load_prompt("main/preamble").text()) for off in ("", "0", "False", " ")),
         *((missing, "") for missing in ("gone.md", ".")),
     ],
 )

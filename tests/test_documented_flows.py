@@ -18,7 +18,7 @@ from interlock.graphs.additions import PLACES
 from interlock.graphs.graph import Compiled
 from interlock.graphs.supersteps import SuperstepTask
 from interlock.state import events
-from interlock.state.charts import CHARTS, initial, moves_in
+from interlock.state.charts import CHARTS, initial_state, moves_in
 from interlock.state.node import spec_of
 
 TABLE = yaml.load(
@@ -79,7 +79,7 @@ def is_edge(graph: str, source: str, label: str | None, target: str) -> bool:
 
 
 def is_state(chart: str, state: str) -> bool:
-    known, new = set[str](), {initial(CHARTS[chart])}
+    known, new = set[str](), {initial_state(CHARTS[chart])}
     while new:
         known |= new
         new = {target for one in new for target in moves_in(CHARTS[chart], one).values()} - known

@@ -14,10 +14,10 @@ from patience import until
 from scripted import call, shell, tools
 from test_fleet import HASTY, Worker, fleet, is_told
 
-from interlock.fleet.commits import CloneCommits, Commits, restore
+from interlock.fleet.commits import CloneCommits, Commits, restore_commits
 from interlock.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
-from interlock.state.repository import FleetSettings, repository
+from interlock.state.repository import FleetSettings, parse_repository
 
 __all__ = ["fleet", "run"]
 
@@ -238,8 +238,8 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
     git("commit", "-qm", "theirs", at=other)
     theirs = git("rev-parse", "HEAD", at=other)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.of(repository(f"file://{origin}"), tmp_path / "clones", mine)
-    commit = mirror.commit()
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}"), tmp_path / "clones", mine)
+    commit = mirror.fetch_commit()
 
     def clone(name: str) -> Path:
         (folder := tmp_path / name).mkdir()
@@ -247,7 +247,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
         return folder
 
     def read(folder: Path) -> bytes | None:
-        return CloneCommits(folder, mirror, commit).changed()
+        return CloneCommits(folder, mirror, commit).read_if_changed()
 
     assert read(clone("untouched")) is None
     borrows = clone("borrows")
@@ -274,10 +274,10 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
         git("config", name, str(ran), at=hooked)
     put(hooked / "a.txt", "two\n")
     git("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/", "commit", "-qam", "mine", at=hooked)
-    kept = Commits.of(read(hooked) or b"")
-    assert kept.at == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
+    kept = Commits.from_bytes(read(hooked) or b"")
+    assert kept.head_commit == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
     assert not (tmp_path / "ran").exists()
-    restore(kept, again := clone("again"))
+    restore_commits(kept, again := clone("again"))
     assert git("log", "--format=%s", at=again) == "mine\nfirst"
 
 
@@ -446,7 +446,7 @@ def test_a_repository_that_cannot_be_cloned_says_why(tmp_path: Path, origin: Pat
 
     def cloned(address: str, settings: FleetSettings = mine) -> str:
         with pytest.raises(RunError) as refused:
-            Mirror.of(repository(address), tmp_path / "clones", settings).commit()
+            Mirror.for_repository(parse_repository(address), tmp_path / "clones", settings).fetch_commit()
         return str(refused.value)
 
     assert "is a folder of the worker" in cloned(f"file://{origin}", FleetSettings.model_validate({}))
@@ -470,9 +470,9 @@ def test_nothing_of_a_repository_is_executed_when_it_is_checked_out(
     git("push", "-q", str(origin), "main", at=source)
     (origin / "hooks").mkdir(exist_ok=True)
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
-    mirror = Mirror.of(repository(f"file://{origin}@main"), tmp_path / "clones", mine)
+    mirror = Mirror.for_repository(parse_repository(f"file://{origin}@main"), tmp_path / "clones", mine)
     (folder := tmp_path / "clone").mkdir()
-    mirror.check_out(mirror.commit(), folder)
+    mirror.check_out(mirror.fetch_commit(), folder)
     assert (folder / "a.txt").read_text() == "one\n"
     assert not evil.exists()
 

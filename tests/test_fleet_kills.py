@@ -20,7 +20,7 @@ from test_fleet import fleet
 from test_fleet_git import Begin, begin, git, origin, settings
 
 from interlock.engine.store import state_home
-from interlock.fleet import checkout, delivery, job, mirrors
+from interlock.fleet import checkout, delivery, drive_process, mirrors
 
 __all__ = ["begin", "fleet", "origin", "run", "settings"]
 
@@ -67,7 +67,7 @@ def _driven(name: str, host: Path, file: Path, at: int = 0) -> int:
         held, _ = os.pipe()
         os.dup2(held, 0)
         _Moments(file, at).watch()
-        os._exit(job.main(name, str(state_home())))
+        os._exit(drive_process.main(name, str(state_home())))
     except BaseException:
         traceback.print_exc()
         os._exit(9)
@@ -107,7 +107,7 @@ class _Stage:
                 assert was_killed or ended == 0, ended
             self._tell()
         for host in hosts:
-            checkout.drop_leftovers(host)  # as its next clone does
+            checkout.remove_leftovers(host)  # as its next clone does
         return was_killed, self._left(name)
 
     def _rows(self) -> list[dict[str, Any]]:

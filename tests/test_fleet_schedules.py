@@ -116,7 +116,7 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.engine.store import queue, state_home
-    from interlock.fleet import scheduled
+    from interlock.fleet import schedule_process
 
     name = _scheduled(fleet, tmp_path)
     _come(name)
@@ -127,11 +127,11 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
         (due,) = conn.execute(fetch).fetchone()
         queue.retry_abandoned_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
-    monkeypatch.setattr(scheduled, "leave_with_worker", lambda: None)
+    monkeypatch.setattr(schedule_process, "exit_with_worker", lambda: None)
     with monkeypatch.context() as patch:
-        patch.setattr(scheduled.queue, "started", _cut)
-        assert scheduled.main(name, due, str(state_home())) == scheduled.TRY_AGAIN
-    assert scheduled.main(name, due, str(state_home())) == 0
+        patch.setattr(schedule_process.queue, "started", _cut)
+        assert schedule_process.main(name, due, str(state_home())) == schedule_process.TRY_AGAIN
+    assert schedule_process.main(name, due, str(state_home())) == 0
     (row,) = fleet("runs", "--json").json
     (schedule,) = fleet("schedule", "--json").json
     assert (schedule["run"], schedule["said"]) == (row["run"], "")

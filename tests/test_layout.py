@@ -103,7 +103,7 @@ FROM_BELOW = {
             "services.context.memory",
             "services.hooks.hook_settings",
             "services.mcp.spec",
-            "services.mcp.wire",
+            "services.mcp.exchanges",
         ),
         *("services.models.facts", "services.models.names"),
         *("services.process.stdout", "services.process.supervisor_client"),

@@ -8,7 +8,7 @@ from agent_runs.stage import Stage, approve, call
 
 from interlock.engine.diagrams import declared_edges
 from interlock.state.errors import InputError
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 
 DONE = {"tool_calls": [call("attempt_completion", result="ok")]}
 
@@ -125,7 +125,11 @@ def test_a_servers_tools_and_its_resources_are_allowed_by_a_setting_each() -> No
 
     servers = {"s": {"command": "x", "alwaysAllow": ["look"]}, "t": {"command": "x"}}
     settings = Settings.model_validate({"task": {"alwaysAllowMcp": True}, "mcpServers": servers})
-    look, *resources = mcp_name("s", "look"), mcp_name("s", "read_resource"), mcp_name("t", "read_resource")
+    look, *resources = (
+        mcp_tool_name("s", "look"),
+        mcp_tool_name("s", "read_resource"),
+        mcp_tool_name("t", "read_resource"),
+    )
     assert [rule.tools for rule in rules_from_settings(settings)[0]] == [(look,), (*resources,)]
     for task, rules in (({}, [(look,)]), ({"autoApprovalEnabled": False}, [])):
         settings = Settings.model_validate({"task": task, "mcpServers": servers})

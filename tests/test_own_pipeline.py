@@ -22,7 +22,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, keep_newest
 from interlock.state.workflow import WorkflowContext
 
 READ: list[str] = []
@@ -149,12 +149,12 @@ def test_a_run_goes_on_without_a_key_that_its_workflow_has_retired(tmp_path: Pat
 
 class Moded(TypedDict, total=False):
     approval_mode: ApprovalModeState
-    done: Annotated[bool, newest]
+    done: Annotated[bool, keep_newest]
 
 
 class Redeclared(TypedDict, total=False):
     approval_mode: str
-    done: Annotated[bool, newest]
+    done: Annotated[bool, keep_newest]
 
 
 def _with_mode(state: type, how: str) -> Pipeline:

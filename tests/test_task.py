@@ -29,8 +29,8 @@ from interlock.services.files.blobs import inflate_body
 from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
-from interlock.tools._tags import render_call_as_tags
 from interlock.tools.table import TASK_LOOP
+from interlock.tools.tag_calls import render_call_as_tags
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 

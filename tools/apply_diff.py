@@ -7,11 +7,10 @@ from functools import partial
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_number_at
-from interlock.tools._opening import prepare_write_target, to_tool_error
+from interlock.tools.file_content import TextFile, line_number_at
 from interlock.tools.matcher.blocks import (
     Block,
     DiffError,
@@ -27,6 +26,7 @@ from interlock.tools.matcher.edit import (
     unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import Work
+from interlock.tools.workspace_files import prepare_write_target, to_tool_error
 
 
 class ApplyDiffArgs(Args):
@@ -88,7 +88,7 @@ class AppliedBlocks:
         return line + sum(count for other, count in self.moved if other < line) if line else 0
 
     def result_message(self, shown: str) -> str:
-        count = counted(len(self.places) + len(self.failed), "block")
+        count = format_count(len(self.places) + len(self.failed), "block")
         head = f"Edited {shown!r}: {len(self.places)} of {count}"
         places = "; ".join(f"block {n} {where}" for n, where in sorted(self.places.items()))
         lines = [f"{head} applied ({places})." if self.places else f"Nothing of {shown!r} was changed."]
@@ -167,6 +167,6 @@ TOOL = Tool(
     args=ApplyDiffArgs,
     risk="write",
     summary=lambda args: f"Edit {args.path}",
-    plan=partial(in_thread, _plan_change),
+    plan=partial(run_in_thread, _plan_change),
     paths=lambda args: [(args.path, "read"), (args.path, "write")],
 )

@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 from interlock.state.calls import Preview, ToolError, ToolResult
 from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._addresses import (
+from interlock.tools.host_addresses import (
     describe_private_host,
     is_unapproved_private_host,
     private_address_warning,
@@ -25,7 +25,7 @@ from interlock.tools._addresses import (
     url_problem,
 )
 
-_PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
+_PROGRAM = str(Path(__file__).with_name("browser_program.py"))
 _LABEL = "browser"
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SIZE = (900, 600)
@@ -214,7 +214,10 @@ def _to_tool_result(answer: Mapping[str, Any]) -> ToolResult:
     lines.append("[picture of the page (image/png), shown beside this text]")
     part = DataPart(type="image", mime_type="image/png", data=answer["screenshot"])
     return ToolResult(
-        status="success", content=clean("\n".join(lines)), meta={"summary": answer["url"]}, data=(part,)
+        status="success",
+        content=replace_surrogates("\n".join(lines)),
+        meta={"summary": answer["url"]},
+        data=(part,),
     )
 
 

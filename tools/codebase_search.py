@@ -4,7 +4,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.search import Asked, Hit, IndexInfo, Progress
-from interlock.state.text import counted
+from interlock.state.text import format_count
 from interlock.state.tooling import Args, Tool, ToolContext
 
 _SHOWN = 10
@@ -57,7 +57,7 @@ def _format_result(
         notes.append(f"The index isn't complete yet ({info.files:,} files are in it): more may be there.")
     if problem := error or info.error:
         notes.append(f"Only words were compared: {problem}")
-    count = counted(len(hits), "result")
+    count = format_count(len(hits), "result")
     if not hits:
         text = (
             f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from interlock.state.calls import ToolResult, failure
-from interlock.state.task import all_steps
-from interlock.state.tooling import Args, Tool, ToolContext, always
+from interlock.state.calls import ToolResult, error_result
+from interlock.state.task import check_all_steps
+from interlock.state.tooling import Args, Tool, ToolContext, answered_by_graph
 
 
 class EnterPlanModeArgs(Args):
@@ -31,7 +31,7 @@ ENTER_PLAN_MODE = Tool(
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
     # The batch's join switches the mode, which applies from the next batch on.
-    run=always(ToolResult(status="success", content=_BEGINS)),
+    run=answered_by_graph(ToolResult(status="success", content=_BEGINS)),
 )
 
 
@@ -56,7 +56,9 @@ EXIT_PLAN_MODE = Tool(
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
     # Only reached if nobody can review: normally the graph asks a person.
-    run=always(failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")),
+    run=answered_by_graph(
+        error_result("no_review", "The plan can't be reviewed here; say in your answer what it is.")
+    ),
 )
 
 
@@ -124,7 +126,9 @@ class InvokeAgentArgs(Args):
         return self
 
 
-NO_LEVEL_LEFT = always(failure("too_deep", "No sub-agent can be started from here; do the work yourself."))
+NO_LEVEL_LEFT = answered_by_graph(
+    error_result("too_deep", "No sub-agent can be started from here; do the work yourself.")
+)
 """Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
 INVOKE_AGENT = Tool(
     name="invoke_agent",
@@ -164,7 +168,7 @@ class NewTaskArgs(Args):
         min_length=1,
         description="The task, with everything that it needs to know: it sees nothing of this conversation.",
     )
-    todos: Annotated[str, AfterValidator(all_steps)] = Field(
+    todos: Annotated[str, AfterValidator(check_all_steps)] = Field(
         default="", description="Its initial list of steps, one `[ ] step` per line; optional."
     )
 
@@ -207,7 +211,7 @@ ACTIVATE_SKILL = Tool(
     args=ActivateSkillArgs,
     risk="read",
     summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
-    run=always(failure("no_skill", "No skills are available.")),
+    run=answered_by_graph(error_result("no_skill", "No skills are available.")),
 )
 
 
@@ -236,7 +240,7 @@ USE_MCP_TOOL = Tool(
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
     # Normally the graph calls the server's tool instead; this answers if there is none.
-    run=always(failure("mcp_unavailable", "No such server.")),
+    run=answered_by_graph(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -252,5 +256,5 @@ ACCESS_MCP_RESOURCE = Tool(
     risk="network",
     summary=lambda args: f"{args.server_name}: {args.uri}",
     # As with use_mcp_tool.
-    run=always(failure("mcp_unavailable", "No such server.")),
+    run=answered_by_graph(error_result("mcp_unavailable", "No such server.")),
 )

@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 from interlock.state.calls import FileState, Preview, ToolError
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._content import to_media_part
-from interlock.tools._opening import prepare_write_target, read_file_bytes
+from interlock.tools.file_content import to_media_part
+from interlock.tools.workspace_files import prepare_write_target, read_file_bytes
 
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import resolve_directory
 from interlock.tools.search.ripgrep import compile_glob, compile_literal, has_glob_characters
+from interlock.tools.workspace_files import resolve_directory
 
 _MOST_FILES = 1000
 
@@ -38,7 +38,7 @@ class GlobArgs(Args):
 
 
 async def run_glob(args: GlobArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_find_files, args, context.workspace)
+    return await run_in_thread(_find_files, args, context.workspace)
 
 
 def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
@@ -75,7 +75,7 @@ def _format_result(pattern: str, files: list[str]) -> ToolResult:
     if not files:
         text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
         return ToolResult(status="success", content=text, meta={"summary": "no files"})
-    count = counted(len(files), "file")
+    count = format_count(len(files), "file")
     lines = [f"{count} for {pattern!r}:", *files[:_MOST_FILES]]
     if len(files) > _MOST_FILES:
         lines.append(f"… {len(files) - _MOST_FILES} more aren't shown; narrow the pattern or dir_path.")

@@ -8,12 +8,12 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean, counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import NotAFileError, path_kind, to_tool_error
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
+from interlock.tools.workspace_files import NotAFileError, path_kind, to_tool_error
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15
@@ -64,10 +64,10 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
     search = _to_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
     found = await grep.find_lines(search, args.exclude_pattern)
-    lines, matches = await in_thread(_select_lines, grep, found.lines, args, search)
+    lines, matches = await run_in_thread(_select_lines, grep, found.lines, args, search)
     if wider := _widen_search(search, args, lines, matches):
         around = await grep.find_lines(wider, args.exclude_pattern)
-        lines, _ = await in_thread(_select_lines, grep, around.lines, args, wider)
+        lines, _ = await run_in_thread(_select_lines, grep, around.lines, args, wider)
     return _format_result(args, lines, found.more or matches > args.total_max_matches, context)
 
 
@@ -135,9 +135,9 @@ def _format_result(
         text = f"No matches for {args.pattern!r}{where}. Ignored and binary files aren't searched."
         return ToolResult(status="success", content=text, meta={"summary": "no matches"})
     files = len({line.path for line in lines})
-    count = counted(files, "file")
+    count = format_count(files, "file")
     if not args.names_only:
-        count = f"{counted(matches, 'match', 'matches')} in {count}"
+        count = f"{format_count(matches, 'match', 'matches')} in {count}"
     if more:
         count = f"first {count}"
     body = "\n".join(_format_lines(lines, args.names_only, context.workspace))
@@ -147,7 +147,9 @@ def _format_result(
         text += f"\n… cut after {limit} characters; narrow the search."
     elif more:
         text += "\n… there are more; narrow the search."
-    return ToolResult(status="success", content=clean(text), meta={"summary": count, "matches": matches})
+    return ToolResult(
+        status="success", content=replace_surrogates(text), meta={"summary": count, "matches": matches}
+    )
 
 
 def _format_lines(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iterator[str]:

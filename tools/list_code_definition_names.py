@@ -6,19 +6,19 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean, counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._content import MOST_CHARS, decode_text_file, split_lines
-from interlock.tools._opening import path_kind, read_file_bytes, to_tool_error
-from interlock.tools._syntax import (
+from interlock.tools.code_definitions import (
     EXTRA,
     detect_language,
     find_definitions,
     grammar_modules,
     is_parser_installed,
 )
+from interlock.tools.file_content import MOST_CHARS, decode_text_file, split_lines
+from interlock.tools.workspace_files import path_kind, read_file_bytes, to_tool_error
 
 _LEAST_LINES = 4
 """Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""
@@ -40,7 +40,7 @@ class ListCodeDefinitionNamesArgs(Args):
 async def run_list_code_definition_names(
     args: ListCodeDefinitionNamesArgs, context: ToolContext
 ) -> ToolResult:
-    return await in_thread(_list_definitions, args.path, context.workspace)
+    return await run_in_thread(_list_definitions, args.path, context.workspace)
 
 
 def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
@@ -102,7 +102,11 @@ def _format_result(sections: list[str], more: int) -> ToolResult:
         text = f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS} characters; name one of the files."
     if more > 0:
         text += f"\n\n… {more} more files weren't looked at; name those that matter."
-    return ToolResult(status="success", content=clean(text), meta={"summary": counted(count, "definition")})
+    return ToolResult(
+        status="success",
+        content=replace_surrogates(text),
+        meta={"summary": format_count(count, "definition")},
+    )
 
 
 TOOL = Tool(

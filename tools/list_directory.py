@@ -8,12 +8,18 @@ from typing import NamedTuple
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean, counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import entry_kind, open_directory, path_kind, resolve_directory, to_tool_error
 from interlock.tools.search.ripgrep import compile_glob
+from interlock.tools.workspace_files import (
+    entry_kind,
+    open_directory,
+    path_kind,
+    resolve_directory,
+    to_tool_error,
+)
 
 _MOST_ENTRIES = 2000
 
@@ -33,7 +39,7 @@ class ListDirectoryArgs(Args):
 
 
 async def run_list_directory(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_list_entries, args, context.workspace)
+    return await run_in_thread(_list_entries, args, context.workspace)
 
 
 def _list_entries(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
@@ -112,8 +118,8 @@ def _format_result(shown: str, lines: list[str], total: int, ignored: int) -> To
         text += f"\n… {total - len(lines)} more entries aren't shown; narrow it with glob."
     if ignored:
         text += f"\n({ignored} ignored)"
-    count = counted(total, "entry", "entries")
-    return ToolResult(status="success", content=clean(text), meta={"summary": count})
+    count = format_count(total, "entry", "entries")
+    return ToolResult(status="success", content=replace_surrogates(text), meta={"summary": count})
 
 
 TOOL = Tool(
@@ -145,7 +151,7 @@ class ListFilesArgs(Args):
 async def _run_list_files(args: ListFilesArgs, context: ToolContext) -> ToolResult:
     if not args.recursive:
         return await run_list_directory(ListDirectoryArgs(dir_path=args.path), context)
-    return await in_thread(_list_recursively, args.path, context.workspace)
+    return await run_in_thread(_list_recursively, args.path, context.workspace)
 
 
 def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
@@ -153,11 +159,11 @@ def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
     entries = _order_by_depth(start, workspace.walk_names(start, stop=stop.check))
     shown = workspace.relative(start)
     where = "the workspace" if shown == "." else repr(shown)
-    count = counted(len(entries), "entry", "entries")
+    count = format_count(len(entries), "entry", "entries")
     lines = [f"{count} below {where}, ignored ones left out:", *entries[:_MOST_BELOW]]
     if len(entries) > _MOST_BELOW:
         lines.append(f"… {len(entries) - _MOST_BELOW} more aren't shown; list one of the directories.")
-    return ToolResult(status="success", content=clean("\n".join(lines)), meta={"summary": count})
+    return ToolResult(status="success", content=replace_surrogates("\n".join(lines)), meta={"summary": count})
 
 
 def _order_by_depth(start: Path, files: Sequence[str]) -> list[str]:

@@ -6,9 +6,9 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolResult
-from interlock.state.task import all_steps, steps_of
-from interlock.state.text import counted
-from interlock.state.tooling import Args, Tool, ToolContext, always
+from interlock.state.task import check_all_steps, parse_steps_of_todos
+from interlock.state.text import format_count
+from interlock.state.tooling import Args, Tool, ToolContext, answered_by_graph
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
@@ -61,14 +61,14 @@ WRITE_TODOS = Tool(
 
 
 class UpdateTodoListArgs(Args):
-    todos: Annotated[str, AfterValidator(all_steps)] = Field(
+    todos: Annotated[str, AfterValidator(check_all_steps)] = Field(
         description="The whole list, one step a line, in order: `[ ] step` is to be done, `[-] step` is being done,"
         " `[x] step` is done. It replaces the list before."
     )
 
 
 async def _run_update_todo_list(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
-    steps = steps_of(args.todos)
+    steps = parse_steps_of_todos(args.todos)
     todos: list[JsonValue] = [{**step} for step in steps]
     done = sum(step["status"] == "completed" for step in steps)
     summary = f"Steps: {done} of {len(steps)} done"
@@ -81,7 +81,7 @@ UPDATE_TODO_LIST = Tool(
     " more, and after each step that you finish or discover.",
     args=UpdateTodoListArgs,
     risk="state",
-    summary=lambda args: f"Steps: {len(steps_of(args.todos))}",
+    summary=lambda args: f"Steps: {len(parse_steps_of_todos(args.todos))}",
     run=_run_update_todo_list,
 )
 
@@ -109,9 +109,9 @@ UPDATE_SCRATCHPAD = Tool(
     " in every turn, together with other calls.",
     args=UpdateScratchpadArgs,
     risk="state",
-    summary=lambda args: f"Scratchpad: {counted(len(args.findings), 'new finding')}",
+    summary=lambda args: f"Scratchpad: {format_count(len(args.findings), 'new finding')}",
     # The graph keeps the scratchpad; the call has only the changes.
-    run=always(ToolResult(status="success", content="The scratchpad is updated.")),
+    run=answered_by_graph(ToolResult(status="success", content="The scratchpad is updated.")),
 )
 
 
@@ -139,7 +139,7 @@ COMPLETE_TASK = Tool(
     risk="state",
     summary=lambda _: "Hand over the result",
     # The graph reads the result from the call and ends the agent.
-    run=always(ToolResult(status="success", content="The result was returned.")),
+    run=answered_by_graph(ToolResult(status="success", content="The result was returned.")),
 )
 
 

@@ -5,8 +5,8 @@ from typing import Literal, cast
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from interlock.state.calls import Preview, failure
-from interlock.state.tooling import Args, Tool, ToolContext, always
+from interlock.state.calls import Preview, error_result
+from interlock.state.tooling import Args, Tool, ToolContext, answered_by_graph
 
 
 class Option(Args):
@@ -50,8 +50,8 @@ ASK_USER = Tool(
     risk="question",
     summary=lambda args: "Ask: " + " / ".join(question.question for question in args.questions),
     # Only reached if nobody can be asked: normally the graph asks, and answers the call.
-    run=always(
-        failure(
+    run=answered_by_graph(
+        error_result(
             "no_answer",
             "Nobody could be asked; decide yourself, or say in your answer what you need to know.",
         )
@@ -106,5 +106,7 @@ ASK_FOLLOWUP_QUESTION = Tool(
     risk="question",
     summary=lambda args: f"Ask: {args.question}",
     preview=_preview_question,
-    run=always(failure("no_answer", "Nobody could be asked; decide yourself, and say so in the result.")),
+    run=answered_by_graph(
+        error_result("no_answer", "Nobody could be asked; decide yourself, and say so in the result.")
+    ),
 )

@@ -5,10 +5,10 @@ import asyncio
 from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.text import clean, counted
+from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._content import (
+from interlock.tools.file_content import (
     binary_file_notice,
     cut_page,
     decode_text_file,
@@ -17,7 +17,7 @@ from interlock.tools._content import (
     split_lines,
     to_media_part,
 )
-from interlock.tools._opening import read_file_bytes
+from interlock.tools.workspace_files import read_file_bytes
 
 
 class ReadFileArgs(Args):
@@ -68,12 +68,14 @@ def _format_text_page(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
     total = len(split_lines(text))
     if start > total:
         raise ToolError(
-            "invalid_tool_params", f"{shown!r} has {counted(total, 'line')}; start_line is {start}."
+            "invalid_tool_params", f"{shown!r} has {format_count(total, 'line')}; start_line is {start}."
         )
     part = cut_page(text, start, args.end_line)
-    summary = counted(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
+    summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
     return ToolResult(
-        status="success", content=clean(omitted_lines_heading(part) + part.text), meta={"summary": summary}
+        status="success",
+        content=replace_surrogates(omitted_lines_heading(part) + part.text),
+        meta={"summary": summary},
     )
 
 

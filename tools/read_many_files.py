@@ -9,19 +9,19 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean, counted, listed
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count, join_some, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_text
-from interlock.tools._content import (
+from interlock.tools.file_content import (
     MOST_CHARS,
     binary_file_notice,
     cut_page,
     decode_text_file,
     omitted_lines_heading,
 )
-from interlock.tools._opening import path_kind, read_file_bytes, resolve_allowed_file
 from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
+from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_allowed_file
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50
@@ -66,7 +66,7 @@ class _ChosenFiles:
 
 
 async def run_read_many_files(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(read_files, args, context.workspace)
+    return await run_in_thread(read_files, args, context.workspace)
 
 
 def read_files(
@@ -200,11 +200,13 @@ def _format_file(
 def _format_result(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
     text = "\n".join([*parts, _END])
     if left_out:
-        names = listed(left_out, _MOST_NAMED)
+        names = join_some(left_out, _MOST_NAMED)
         text += f"\nNot shown, because there was no more room or they aren't text: {names}."
     if problems:
         text += "\n" + "\n".join(map(str, problems))
-    return ToolResult(status="success", content=clean(text), meta={"summary": counted(len(parts), "file")})
+    return ToolResult(
+        status="success", content=replace_surrogates(text), meta={"summary": format_count(len(parts), "file")}
+    )
 
 
 TOOL = Tool(

@@ -6,11 +6,10 @@ from functools import partial
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import counted
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_number_at, split_lines, truncate_line
-from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
@@ -20,6 +19,7 @@ from interlock.tools.matcher.edit import (
     unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import Span, Work
+from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 _AROUND = 5
 """Lines of context around a change (gemini-cli: 5)."""
@@ -57,7 +57,7 @@ def _plan_change(
         if old:
             text = f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty."
             raise ToolError("file_not_found", text)
-        message = f"Created {target.display_path!r}: {counted(len(split_lines(new)), 'line')}."
+        message = f"Created {target.display_path!r}: {format_count(len(split_lines(new)), 'line')}."
         return target.to_file_change(target.encode(new), message)
     if not old:
         raise ToolError(*existing_file_problem(target.display_path, target.file))
@@ -75,7 +75,7 @@ def _plan_edit(
     after = target.encode(raw)
     if after == target.before:
         raise ToolError("no_change", _no_change_message(target.display_path, text, found))
-    head = f"Edited {target.display_path!r}: {counted(len(found.spans), 'replacement')}"
+    head = f"Edited {target.display_path!r}: {format_count(len(found.spans), 'replacement')}"
     head += f" (old_string was found {found.difference})." if found.difference else "."
     made = target.to_file_change(after, head + _changed_lines_message(raw.replace("\r\n", "\n"), found.spans))
     return made.model_copy(update={"how": found.strategy_label})
@@ -110,6 +110,6 @@ TOOL = Tool(
     args=ReplaceArgs,
     risk="write",
     summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),
-    plan=partial(in_thread, _plan_change),
+    plan=partial(run_in_thread, _plan_change),
     paths=lambda args: [(args.file_path, "read"), (args.file_path, "write")],
 )

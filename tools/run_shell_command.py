@@ -4,11 +4,11 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from interlock.state.calls import Preview, ToolError, ToolResult, failure
+from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.errors import RunError
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, Ended, Tool, ToolContext
-from interlock.tools._opening import resolve_directory
+from interlock.tools.workspace_files import resolve_directory
 
 
 class RunShellCommandArgs(Args):
@@ -59,7 +59,7 @@ async def _start_in_background(
     try:
         pid = await context.processes.start(argv, cwd=directory, label=args.command)
     except RunError as error:
-        return failure("not_started", str(error))
+        return error_result("not_started", str(error))
     started = next(one for one in context.processes.background() if one["pid"] == pid)
     text = f"Started in the background.\nPID: {pid}\nOutput file: {started['output_file']}\nIt ends with the run."
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
@@ -67,10 +67,10 @@ async def _start_in_background(
 
 def _to_tool_result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "not_started":
-        return failure("not_started", f"The command could not be started: {ended.output}.")
+        return error_result("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
-        return failure("unknown_outcome", "The process that ran the command was killed.")
-    text, meta = clean(_format_report(ended)), _result_metadata(ended)
+        return error_result("unknown_outcome", "The process that ran the command was killed.")
+    text, meta = replace_surrogates(_format_report(ended)), _result_metadata(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
@@ -79,7 +79,7 @@ def _to_tool_result(ended: Ended, timeout_s: float, inactivity_s: float) -> Tool
         "limit": f"The command was stopped because it used {ended.excess}.",
     }
     reason = reasons[ended.how]
-    return failure(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
+    return error_result(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
 def _format_report(ended: Ended) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 HEADING = "## Remembered"
 """Heading above facts added by this tool or by `interlock memory add`."""

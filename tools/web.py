@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, JsonValue
 
-from interlock.state.calls import Preview, ToolError, ToolResult, failure
+from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.messages import Message
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._addresses import private_address_warning, url_problem
+from interlock.tools.host_addresses import private_address_warning, url_problem
 
 if TYPE_CHECKING:
-    from interlock.tools._http import FetchedPage
+    from interlock.tools.http_fetch import FetchedPage
 
-_HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
+_HTML_PROGRAM = str(Path(__file__).with_name("html_text.py"))
 _HTML_S = 10
 _HTML_CHARS = 50_000_000
 """More than a page of maximum size can become."""
@@ -54,7 +54,7 @@ async def run_web_fetch(args: WebFetchArgs, context: ToolContext) -> ToolResult:
 
 
 async def _fetch_page(url: str, context: ToolContext) -> "FetchedPage":
-    from interlock.tools._http import fetch_page  # with a client of 45 modules that no other tool needs
+    from interlock.tools.http_fetch import fetch_page  # with a client of 45 modules that no other tool needs
 
     return await fetch_page(url, context)
 
@@ -82,7 +82,7 @@ async def _extract_text(page: "FetchedPage", context: ToolContext) -> tuple[str,
 
 
 def _decode_body(page: "FetchedPage") -> str:
-    from interlock.tools._html_text import decode_with_charsets  # lazy: no other run needs html.parser
+    from interlock.tools.html_text import decode_with_charsets  # lazy: no other run needs html.parser
 
     return decode_with_charsets(page.body, page.charset)
 
@@ -100,14 +100,14 @@ def _format_result(
     if len(text) > limit:
         full = context.outputs.save(text.encode("utf-8", "replace"))
         lines.append(f"… the first {limit:,} of {len(text):,} characters. All of it: {full}")
-    content = clean("\n".join(lines))
+    content = replace_surrogates("\n".join(lines))
     meta: dict[str, JsonValue] = {
         "summary": f"{page.status}, {len(page.body):,} bytes",
         "url": page.url,
         "http_status": page.status,
     }
     if bad:
-        return failure("http_status", f"{page.url!r} answered {page.status} {page.reason}.").model_copy(
+        return error_result("http_status", f"{page.url!r} answered {page.status} {page.reason}.").model_copy(
             update={"content": content, "meta": meta}
         )
     return ToolResult(status="success", content=content, meta=meta)
@@ -152,7 +152,7 @@ async def _run_web_search(args: WebSearchArgs, context: ToolContext) -> ToolResu
     else:
         text = await _search_by_command(backend, args.query, context)
     found = text.strip() or "Nothing was found."
-    return ToolResult(status="success", content=clean(f"Results for {args.query!r}:\n\n{found}"))
+    return ToolResult(status="success", content=replace_surrogates(f"Results for {args.query!r}:\n\n{found}"))
 
 
 async def _search_by_command(command: str, query: str, context: ToolContext) -> str:

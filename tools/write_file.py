@@ -10,12 +10,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolError
-from interlock.state.text import counted
+from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, split_lines
-from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.file_content import TextFile, split_lines
 from interlock.tools.matcher.edit import keep_final_newline
 from interlock.tools.matcher.omission import find_omission, omission_message
+from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
     str,
@@ -44,7 +44,7 @@ def _result_message(target: WriteTarget, after: bytes, content: str) -> str:
     if after == target.before:
         return f"{target.display_path!r} has exactly this content already; nothing had to be written."
     done = "Created" if target.before is None else "Overwrote"
-    return f"{done} {target.display_path!r}: {counted(len(split_lines(content)), 'line')}."
+    return f"{done} {target.display_path!r}: {format_count(len(split_lines(content)), 'line')}."
 
 
 TOOL = Tool(
@@ -108,7 +108,7 @@ def _plan_insertion(
     if line := find_omission(args.content, allowed=file.text):
         raise ToolError("omission_placeholder", omission_message(line))
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
-    what = counted(len(split_lines(new)), "line")
+    what = format_count(len(split_lines(new)), "line")
     if target.file is None:
         if args.line > 1:
             raise ToolError(
@@ -129,7 +129,7 @@ def _insertion_offset(target: WriteTarget, file: TextFile, line: int) -> int:
     if line == 0 or line == len(lines) + 1:
         return len(file.text)
     if line > len(lines):
-        has = f"{target.display_path!r} has {counted(len(lines), 'line')}"
+        has = f"{target.display_path!r} has {format_count(len(lines), 'line')}"
         raise ToolError(
             "invalid_tool_params", f"{has}, so nothing can be put before line {line}; 0 is its end."
         )

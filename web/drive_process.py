@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine.client import Client, Options, rate_limits, served
 from interlock.services.files.disk import make_private_directory, make_private_file, path_below
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import InterlockError, as_bug_error
 
 if TYPE_CHECKING:
     from interlock.engine.client.program_drive import ProgramCall
@@ -105,5 +105,5 @@ def main() -> None:
             asyncio.run(_execute_job(work))
             report_to_server({})
         except Exception as error:
-            failure = error if isinstance(error, InterlockError) else bug(error)
+            failure = error if isinstance(error, InterlockError) else as_bug_error(error)
             report_to_server({"error": str(failure), "kind": failure.kind})

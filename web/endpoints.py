@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
 from interlock.engine.client.fleet import submission_of
-from interlock.state.errors import BusyError, InterlockError, UserError, bug
+from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
 from interlock.state.text import clean_json
 from interlock.web.roles import Person, required_role
 
@@ -54,7 +54,7 @@ def make_endpoint(
                 409 if isinstance(error, BusyError) else 422 if isinstance(error, UserError) else 400, error
             )
         except Exception as error:
-            return error_response(500, bug(error))
+            return error_response(500, as_bug_error(error))
 
     return endpoint
 

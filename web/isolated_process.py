@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
-from interlock.state.errors import InterlockError, UserError, bug
+from interlock.state.errors import InterlockError, UserError, as_bug_error
 
 if TYPE_CHECKING:
     from interlock.graphs.pipeline import Pipeline
@@ -181,6 +181,6 @@ def main() -> None:
                 os.chdir(asked.options.workspace)
             made = _TASKS[asked.what](asked)
         except Exception as error:
-            failure = error if isinstance(error, InterlockError) else bug(error)
+            failure = error if isinstance(error, InterlockError) else as_bug_error(error)
             made = {"error": str(failure), "kind": failure.kind}
         json.dump(made, answer, default=repr)

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from interlock.cli.parsing import parse_since
-from interlock.cli.render.output import amount, format_dollars
+from interlock.cli.render.output import format_amount, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
-from interlock.state.text import elapsed, json_text, marked, one_line
+from interlock.state.text import format_duration, json_text, one_line, visible_with_marks
 from interlock.state.workspace import PathRefused
 from interlock.web.endpoints import (
     RefusedError,
@@ -86,7 +86,7 @@ def request_words_json(words: RequestView) -> dict[str, Any]:
     """A request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
-    preview = marked(words.preview)  # somebody decides on what stands there
+    preview = visible_with_marks(words.preview)  # somebody decides on what stands there
     length = len(preview)
     shown = {"preview": preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
     return {**asdict(words), **named, **shown, "questions": questions}
@@ -132,7 +132,7 @@ def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
     calls = f"{len(results)} call{'' if len(results) == 1 else 's'}" + (
         f" ({failed} failed)" if failed else ""
     )
-    done = f"{calls} in {elapsed(row.updated - row.created)}" if results else "No call so far"
+    done = f"{calls} in {format_duration(row.updated - row.created)}" if results else "No call so far"
     last = next(
         (
             f"Last call: {one_line(r.summary or r.tool_name, _LINE)}: {r.exit or r.status}"
@@ -362,15 +362,21 @@ def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
 
 
 def _format_figure(what: str, value: float) -> str:
-    return format_dollars(value) if what == "Cost" else amount(int(value))
+    return format_dollars(value) if what == "Cost" else format_amount(int(value))
 
 
 def _table_cells(sums: "Sums") -> list[str]:
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items()))
     cells: tuple[Any, ...] = (
-        *(sums.runs, sums.turns, amount(sums.input_tokens + sums.output_tokens)),
+        *(sums.runs, sums.turns, format_amount(sums.input_tokens + sums.output_tokens)),
         "" if sums.cached_share is None else f"{sums.cached_share:.0%}",
         format_dollars(sums.usd if sums.usd or not sums.unpriced else None),
-        *(sums.asked, sums.given, sums.refused, elapsed(sums.waited_s) if sums.asked else "", failed or 0),
+        *(
+            sums.asked,
+            sums.given,
+            sums.refused,
+            format_duration(sums.waited_s) if sums.asked else "",
+            failed or 0,
+        ),
     )
     return [str(cell) for cell in cells]

@@ -13,7 +13,7 @@ from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Client, Options, RunRow, rate_limits, served
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
-from interlock.state.errors import BusyError, InterlockError, bug
+from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_launcher
 from interlock.web.drive_process import DriveJob
 from interlock.web.rate_limits import LOOK_S, RateLimits
@@ -110,7 +110,7 @@ class RunResumer:
         try:
             await self._drive_within_limits(run, began)
         except Exception as error:
-            failure = error if isinstance(error, InterlockError) else bug(error)
+            failure = error if isinstance(error, InterlockError) else as_bug_error(error)
         served.unserve(self._home, "prompt", run)
         await self._turns.release(run)
         if failure and not began.done():

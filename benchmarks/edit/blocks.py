@@ -12,8 +12,8 @@ from case import Case, Seed, seeds
 from corpus import MAKERS, cases
 from slips import by_line
 
-from interlock.tools._content import decode_text_file
 from interlock.tools.apply_diff import apply_blocks
+from interlock.tools.file_content import decode_text_file
 from interlock.tools.matcher.blocks import OFF, parse_blocks
 
 _MARKERS = re.compile(r"(?m)^(?=\\?(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")

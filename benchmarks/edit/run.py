@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from interlock.tools._content import decode_text_file
+from interlock.tools.file_content import decode_text_file
 from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
 from interlock.tools.matcher.find import find_exact_match, find_match
 

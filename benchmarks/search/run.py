@@ -19,10 +19,10 @@ from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index.index import WorkspaceIndex, open_index
-from interlock.services.index.ranking import words_of
+from interlock.services.index.ranking import significant_words
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
-from interlock.tools._syntax import detect_language
+from interlock.tools.code_definitions import detect_language
 
 sys.path.insert(0, str(Path(__file__).parent))
 from search_corpus import PACKAGES, Question, installed, questions, static_model
@@ -54,7 +54,7 @@ def grep(corpus: Path) -> Search:
     ]
 
     async def search(question: str) -> list[Place]:
-        words = words_of(question)
+        words = significant_words(question)
         scored = [(sum(word in line for word in words), path, number) for path, number, line in lines]
         best = sorted((s for s in scored if s[0]), key=lambda s: -s[0])[:LOOKED_AT]
         return [(path, number, number) for _, path, number in best]
@@ -75,7 +75,7 @@ def plain_words(index_file: Path) -> Search:
     )
 
     async def search(question: str) -> list[Place]:
-        match = " OR ".join(f'"{word}"' for word in words_of(question))
+        match = " OR ".join(f'"{word}"' for word in significant_words(question))
         sql = """select f.path, c.start, c.end from t join i.chunks c on c.id = t.rowid join i.files f on f.id = c.file
             where t match ? and rank match 'bm25(2.0, 4.0, 1.0)' order by rank limit ?"""
         return conn.execute(sql, (match, LOOKED_AT)).fetchall()

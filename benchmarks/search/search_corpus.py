@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.tools._syntax import Definition, find_definitions
+from interlock.tools.code_definitions import Definition, find_definitions
 
 PACKAGES = (
     "boltons==25.0.0",

@@ -19,7 +19,7 @@ from interlock.cli.parsing import (
     parse_since,
 )
 from interlock.cli.render.output import (
-    counted,
+    format_count,
     redact_secrets,
     show_json,
     show_table,
@@ -59,9 +59,11 @@ def _verify_records(args: Args) -> int:
         show_json({"records": number, "problems": found})
     elif found:
         stdout_paint().print_all(found)
-        stderr_paint().print(f"{counted(len(found), 'problem')} in {counted(number, 'record')}.")
+        stderr_paint().print(f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}.")
     else:
-        stdout_paint().print(f"{counted(number, 'record')}: nothing was changed, removed, inserted or moved.")
+        stdout_paint().print(
+            f"{format_count(number, 'record')}: nothing was changed, removed, inserted or moved."
+        )
     return 1 if found else 0
 
 

@@ -17,7 +17,7 @@ from interlock.cli.render.output import show_json, show_table, stderr_paint, std
 from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
-from interlock.state.text import counted, listed, visible
+from interlock.state.text import format_count, join_some, visible
 
 _NAMED = 5
 
@@ -92,7 +92,9 @@ def _result_line(result: dict[str, object]) -> str:
 
 def _format_models(found: list[str]) -> str:
     return (
-        f"{counted(len(found), 'model')} ({listed([*map(visible, found)], _NAMED)})" if found else "0 models"
+        f"{format_count(len(found), 'model')} ({join_some([*map(visible, found)], _NAMED)})"
+        if found
+        else "0 models"
     )
 
 

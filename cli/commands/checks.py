@@ -12,9 +12,9 @@ from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument
 from interlock.cli.render.output import (
     DECISION_COLOURS,
     Paint,
-    counted,
+    abbreviate_home,
+    format_count,
     one_line,
-    place,
     print_warnings,
     show_json,
     show_table,
@@ -203,7 +203,7 @@ def _considered_rule_lines(rules: Sequence[Shown], paint: Paint) -> Iterator[str
 def _shorten_home(rule: str) -> str:
     """Shorten a rule's paths in the home directory to `~/…`."""
     words: list[str] = rule.split(" ")
-    return " ".join([place(word) for word in words])
+    return " ".join([abbreviate_home(word) for word in words])
 
 
 @declare_arguments(
@@ -250,7 +250,13 @@ def _list_hooks(check: "HookCheck", as_json: bool) -> None:
     if not hooks:
         return stdout_paint().print('No hooks apply here. Define hooks in a settings file under "hooks".')
     rows = [
-        (h["event"], h["matcher"] or "*", one_line(_hook_title(h), 60), _hook_manner(h), place(h["source"]))
+        (
+            h["event"],
+            h["matcher"] or "*",
+            one_line(_hook_title(h), 60),
+            _hook_manner(h),
+            abbreviate_home(h["source"]),
+        )
         for h in hooks
     ]
     show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
@@ -269,7 +275,7 @@ def _trial_lines(shown: Shown, paint: Paint) -> Iterator[str]:
     hooks: Sequence[Shown] = shown["hooks"]
     subject = shown["subject"]
     about = f" for {one_line(subject)}" if subject else ""
-    many = counted(len(hooks), "hook") if hooks else "no hook"
+    many = format_count(len(hooks), "hook") if hooks else "no hook"
     order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
     yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
     for number, hook in enumerate(hooks, 1):
@@ -285,7 +291,7 @@ def _hook_detail_lines(hook: Shown, paint: Paint) -> Iterator[str]:
         return
     if hook["name"]:
         yield _indented_line("command", hook["command"])
-    yield _indented_line("from", f"{place(hook['source'])}, {hook['place']}")
+    yield _indented_line("from", f"{abbreviate_home(hook['source'])}, {hook['place']}")
     yield _indented_line("matcher", hook["matcher"] or "* (everything)")
     yield _indented_line("manner", _hook_manner(hook))
     yield _indented_line("input", visible_json(hook["input"]))

@@ -17,7 +17,7 @@ from interlock.cli.parsing import (
     one_of,
     word_argument,
 )
-from interlock.cli.render.output import place, stderr_paint, stdout_paint
+from interlock.cli.render.output import abbreviate_home, stderr_paint, stdout_paint
 from interlock.cli.run_export import draw_graph, export_run, load_workflow
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
@@ -141,7 +141,7 @@ def export(args: Args) -> int | None:
     )
     _write_output(data, args.output)
     if args.output:
-        stderr_paint().print(f"Exported run {run.run} to {place(str(args.output))}.")
+        stderr_paint().print(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
 
 
 @declare_arguments(

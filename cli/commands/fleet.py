@@ -9,9 +9,9 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     declare_arguments,
+    duration_argument,
     flag_argument,
     number_type,
-    parse_duration,
     word_argument,
 )
 from interlock.cli.render.live_calls import call_mark
@@ -86,7 +86,7 @@ def _print_event(event: Event) -> None:
 
 @declare_arguments(
     word_argument("runs", nargs="+", metavar="RUN"),
-    flag_argument("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=parse_duration),
+    flag_argument("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration_argument),
     Parser.json_flag,
 )
 def wait(args: Args) -> int:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import confirm
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
-from interlock.cli.render.output import one_line, place, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.output import (
+    abbreviate_home,
+    one_line,
+    show_json,
+    show_table,
+    stderr_paint,
+    stdout_paint,
+)
 from interlock.state.errors import UserError
 from interlock.state.text import estimate_tokens, visible
 
@@ -61,7 +68,7 @@ def _trusted_folder(args: Args) -> Path:
 
 def _confirm_trust(root: Path) -> bool:
     nobody = f"Trusting {str(root)!r} needs a person, and there is no terminal. Use: interlock trust --yes"
-    return confirm(f"Trust {place(str(root))} and everything below it?", nobody)
+    return confirm(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
 
 
 def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
@@ -69,9 +76,9 @@ def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
 
     paint = stdout_paint()
     if not files:
-        paint.print(f"{place(str(root))} contains nothing that needs trust.")
+        paint.print(f"{abbreviate_home(str(root))} contains nothing that needs trust.")
         return
-    paint.print(f"{place(str(root))} contains:")
+    paint.print(f"{abbreviate_home(str(root))} contains:")
     for file in files:
         paint.print(f"  {paint(one_line(display_path(file.path, root)), 'bold')}")
         for line in file.runs:
@@ -82,14 +89,18 @@ def _report_trust(root: Path, known: "TrustDecision | None", wanted: bool) -> No
     """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
-    by = f", by {place(str(known.source))}" if known else ""
+    by = f", by {abbreviate_home(str(known.source))}" if known else ""
     trusted = known is not None and known.trusted
     state = "trusted" if trusted else "not trusted"
-    where = f" with {place(str(known.directory))}" if known and known.directory not in (None, root) else ""
+    where = (
+        f" with {abbreviate_home(str(known.directory))}"
+        if known and known.directory not in (None, root)
+        else ""
+    )
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Change it there, or see ~/{TRUST_FILE}."
-    stderr_paint().print(f"{place(str(root))} is {state}{where}{by}.{hint}")
+    stderr_paint().print(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
 
 
 def _trust_json(root: Path, known: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
@@ -109,7 +120,9 @@ def _show_decisions(answers: "list[TrustDecision]", json: bool) -> None:
     if not answers:
         return stderr_paint().print("No decisions yet. Decide on a folder with: interlock trust DIR")
     words = {True: "trusted", False: "untrusted"}
-    rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in answers]
+    rows = [
+        (abbreviate_home(str(a.directory)), words[a.trusted], abbreviate_home(str(a.source))) for a in answers
+    ]
     show_table(rows, ("folder", "is", "decided in"))
 
 

@@ -128,7 +128,7 @@ def tools(args: Args) -> int | None:
 def modes(args: Args) -> int | None:
     configuration = read_configuration(args)
     modes, problems = configuration.modes
-    print_warnings([*problems, *configuration.ignored])
+    print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
@@ -147,7 +147,7 @@ def modes(args: Args) -> int | None:
 def agents(args: Args) -> int | None:
     configuration = read_configuration(args)
     agents, problems = configuration.agents
-    print_warnings([*problems, *configuration.ignored])
+    print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]

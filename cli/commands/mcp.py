@@ -20,10 +20,10 @@ from interlock.cli.parsing import (
     word_argument,
 )
 from interlock.cli.render.output import (
-    counted,
-    elapsed,
+    abbreviate_home,
+    format_count,
+    format_duration,
     one_line,
-    place,
     print_warnings,
     show_json,
     show_table,
@@ -134,7 +134,7 @@ def _list_servers(args: Args) -> int:
 
 def _offer_cells(view: Shown) -> tuple[str, str]:
     parts = [
-        counted(len(view[kind]), kind.removesuffix("s"))
+        format_count(len(view[kind]), kind.removesuffix("s"))
         for kind in ("tools", "resources", "templates", "prompts")
         if view[kind]
     ]
@@ -161,7 +161,7 @@ def _require_server_name(args: Args) -> str:
 
 def _server_lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
-    yield f"{view['name']}{about}: {view['status']} after {elapsed(view['ms'] / 1000)}"
+    yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
         yield f"  {one_line(view['error'])}"
     yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])
@@ -184,7 +184,7 @@ def _add_server(args: Args) -> None:
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
-    stderr_paint().print(f"{args.name} {took} in {place(str(file))}. {then}")
+    stderr_paint().print(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
 
 
 def _server_settings(args: Args) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _remove_server(args: Args) -> None:
     from interlock.services.mcp.spec import remove_server
 
     remove_server(file := _settings_file(args), _require_server_name(args))
-    stderr_paint().print(f"{args.name} removed from {place(str(file))}.")
+    stderr_paint().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
 def _sign_in(args: Args) -> None:
@@ -237,7 +237,7 @@ def _sign_in(args: Args) -> None:
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
-    stderr_paint().print(f"{signed} {name}: {counted(tools, 'tool')}.")
+    stderr_paint().print(f"{signed} {name}: {format_count(tools, 'tool')}.")
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
@@ -255,7 +255,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve_workflows(args: Args) -> None:
-    from interlock.services.mcp.wire import load_sdk
+    from interlock.services.mcp.exchanges import load_sdk
 
     load_sdk()
     from interlock.cli.mcp_server import name_tools, serve_mcp

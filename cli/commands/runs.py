@@ -16,12 +16,12 @@ from interlock.cli.parsing import (
 )
 from interlock.cli.render.output import (
     Paint,
-    amount,
-    elapsed,
+    abbreviate_home,
     format_age,
+    format_amount,
     format_dollars,
+    format_duration,
     one_line,
-    place,
     show_json,
     show_table,
     stderr_paint,
@@ -94,9 +94,9 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
         row.run,
         row.standing,
         format_age(row.updated),
-        amount(row.tokens),
+        format_amount(row.tokens),
         format_dollars(row.usd),
-        place(row.workspace),
+        abbreviate_home(row.workspace),
         what,
     )
 
@@ -148,7 +148,7 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
         waiting = list(group)
         if run not in runs:
             continue
-        about = f"asked {format_age(waiting[0].asked_at)} · {place(runs[run].workspace)}"
+        about = f"asked {format_age(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.terminal else 0
@@ -187,7 +187,7 @@ def _step_cells(step: Step) -> tuple[str, ...]:
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
     went = ": ".join(part for part in (step.route, one_line(step.reason, 120), did) if part)
-    return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), went)
+    return (number, at, node, format_duration(step.ms / 1000), ", ".join(step.keys), went)
 
 
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")

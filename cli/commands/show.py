@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type
 from interlock.cli.render.output import (
     Paint,
-    amount,
-    counted,
-    cut,
-    elapsed,
+    abbreviate_home,
     format_age,
+    format_amount,
+    format_count,
     format_dollars,
+    format_duration,
     format_path,
     one_line,
-    place,
+    shorten,
     show_json,
     show_table,
     stdout_paint,
@@ -49,9 +49,9 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     for number_, call in enumerate(made[-_CALLS:]):
         unknown = call.state == "intent" and not call.under_way
         mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if unknown else "·")
-        took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
+        took = f" · {format_duration(call.ms / 1000)}" if call.ms else ""
         what = call.summary if call.state == "done" else call_status(call)
-        about = f"{call.tool} {cut(brief_arguments(call.args), 60)} · {one_line(what, 80)}{took}"
+        about = f"{call.tool} {shorten(brief_arguments(call.args), 60)} · {one_line(what, 80)}{took}"
         yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
         if who := deciders_line(call):
             yield paint(f"          {who}", "dim")
@@ -74,7 +74,7 @@ def lines_of_call(number_: int, call: Call, paint: Paint) -> Iterator[str]:
     if call.started:
         yield f"     {format_clock(call.started)} started"
     if call.ended:
-        took = f" after {elapsed(call.ms / 1000)}" if call.ms is not None else ""
+        took = f" after {format_duration(call.ms / 1000)}" if call.ms is not None else ""
         yield f"     {format_clock(call.ended)} ended{took}"
 
 
@@ -91,7 +91,7 @@ def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     for hook in decision.get("hooks", ()):
         warned = hook.get("warning") or hook.get("reason") or ""
         why = f" · {one_line(warned)}" if warned else ""
-        took = elapsed(hook.get("duration_ms", 0) / 1000)
+        took = format_duration(hook.get("duration_ms", 0) / 1000)
         name = f"{decision['event']} hook {hook['name']} ({hook['source']})"
         yield f"              {name}: {hook['decision']} in {took}{why}"
     if decision.get("becomes"):
@@ -173,8 +173,9 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     status = run.status + (f" ({run.why})" if run.why else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
+    where = abbreviate_home(run.workspace)
     times = f"started {format_age(run.created)} · changed {format_age(run.updated)}"
-    yield f"  in {place(run.workspace)} · {times} · step {run.step}"
+    yield f"  in {where} · {times} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
     if waits := client.no_worker([run]):
@@ -241,7 +242,9 @@ def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     for step in taken:
         if step.workflow:
             times[f"{step.workflow} › {step.node}"] += step.ms / 1000  # pyright: ignore[reportArgumentType]
-    slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
+    slow = ", ".join(
+        f"{name} {format_duration(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1
+    )
     if slow:
         yield paint(f"        longest: {slow}", "dim")
 
@@ -260,9 +263,9 @@ def _agent_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     found = client.agents(run)
     for agent, branches in zip(found, _tree_prefixes(found), strict=True):
         name = agent.path.rpartition("/")[2]
-        facts = [counted(agent.turns, "turn"), f"{amount(agent.tokens)} tokens"]
+        facts = [format_count(agent.turns, "turn"), f"{format_amount(agent.tokens)} tokens"]
         if agent.seconds is not None:
-            facts.append(elapsed(agent.seconds))
+            facts.append(format_duration(agent.seconds))
         state = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
         yield f"{branches} {name} · {state} · {' · '.join(facts)}"
 
@@ -324,17 +327,17 @@ def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
 def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     for effect in client.effects(run):
         state = paint(effect.state, {"done": "green", "failed": "red"}.get(effect.state, "yellow"))
-        took = f" in {elapsed(effect.ended - effect.started)}" if effect.ended else ""
+        took = f" in {format_duration(effect.ended - effect.started)}" if effect.ended else ""
         again = f", begun {effect.attempt} times" if effect.attempt > 1 else ""
         yield f"{format_clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
 
 
 def _token_lines(client: Client, run: str) -> Iterator[str]:
     for model, used in client.models(run).items():
-        counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
-        cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
+        counts = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
+        cached = f", {format_amount(used['cached'])} cached" if used["cached"] else ""
         cost = "" if used["usd"] is None else f" · {format_dollars(used['usd'])}"
-        yield f"{model}: {counts}{cached} · {counted(used['requests'], 'request')}{cost}"
+        yield f"{model}: {counts}{cached} · {format_count(used['requests'], 'request')}{cost}"
 
 
 def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
@@ -373,7 +376,7 @@ def _show_dropped(client: Client, run: str, as_json: bool) -> None:
     if not parts:
         stdout_paint().print(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):
-        stdout_paint().print(f"— removed, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
+        stdout_paint().print(f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —")
         for message in part:
             _show_message(message, None)
 

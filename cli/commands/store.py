@@ -17,13 +17,13 @@ from interlock.cli.parsing import (
     word_argument,
 )
 from interlock.cli.render.output import (
-    amount,
-    counted,
-    elapsed,
+    abbreviate_home,
     format_age,
+    format_amount,
+    format_count,
     format_dollars,
+    format_duration,
     one_line,
-    place,
     show_json,
     show_table,
     stderr_paint,
@@ -88,17 +88,18 @@ def _prune_runs(args: Args) -> None:
             {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
         )
     rows = [
-        (one.run, format_age(one.updated), f"{amount(one.size)}B", one.why, one_line(one.title))
+        (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, one_line(one.title))
         for one in gone
     ]
     show_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
     done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
     stderr_paint().print(
-        f"{done} {counted(len(gone), 'run')}: {amount(plan.size)} bytes become {about}{amount(left)}."
+        f"{done} {format_count(len(gone), 'run')}: "
+        f"{format_amount(plan.size)} bytes become {about}{format_amount(left)}."
     )
     if plan.waiting:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
-        text = f"Kept {counted(len(plan.waiting), 'unfinished run')}, though old: {names}."
+        text = f"Kept {format_count(len(plan.waiting), 'unfinished run')}, though old: {names}."
         stderr_paint().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
 
 
@@ -124,7 +125,7 @@ def stats(args: Args) -> None:
             f"No runs with --since {args.since}. Go further back with: interlock stats --since 365d"
         )
     rows = [
-        (place(key) if args.by == "repository" else key, *_statistics_cells(sums, args.by))
+        (abbreviate_home(key) if args.by == "repository" else key, *_statistics_cells(sums, args.by))
         for key, sums in found.items()
     ]
     if len(rows) > 1 and args.by != "model":  # a run may ask several models
@@ -138,12 +139,12 @@ def stats(args: Args) -> None:
 def _statistics_cells(sums: "Sums", by: str) -> tuple[str, ...]:
     priced = sums.usd or not sums.unpriced
     cost = (format_dollars(sums.usd) + (" + ?" if sums.unpriced else "")) if priced else "—"
-    tokens = amount(sums.input_tokens + sums.output_tokens)
+    tokens = format_amount(sums.input_tokens + sums.output_tokens)
     cached = "—" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     if by == "model":
         return str(sums.runs), str(sums.turns), tokens, cached, cost, *("",) * 5
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items())) or "0"
-    waited = elapsed(sums.waited_s) if sums.asked else "0"
+    waited = format_duration(sums.waited_s) if sums.asked else "0"
     return (
         *(str(sums.runs), str(sums.turns), tokens, cached, cost),
         *(str(sums.asked), str(sums.given), str(sums.refused), waited, failed),

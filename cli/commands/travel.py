@@ -11,9 +11,9 @@ from interlock.cli.inputs import confirm
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type, word_argument
 from interlock.cli.render.output import (
     CHANGE_COLOURS,
-    elapsed,
+    abbreviate_home,
+    format_duration,
     format_path,
-    place,
     show_json,
     stderr_paint,
     stdout_paint,
@@ -53,7 +53,9 @@ def _report_fork(fork: "Forked", as_json: bool) -> None:
     if as_json:
         return show_json(vars(fork))
     paint = stdout_paint()
-    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    paint.print(
+        f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
+    )
     paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
 
 
@@ -154,7 +156,7 @@ def _show_replay(found: "Replayed") -> None:
         if differs is None or point.step < differs:
             paint.print(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
     if found.divergence is None:
-        took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
+        took = f"{format_duration(found.replayed_s)}, recorded {format_duration(found.recorded_s)}"
         paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
     paint.print_all(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
@@ -174,7 +176,9 @@ def _replay_with_model(args: Args) -> int:
         return outcome.exit_code
     view.finish(outcome)
     paint = stderr_paint()
-    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    paint.print(
+        f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
+    )
     if found.divergence is None:
         paint.print("It took the recorded path.")
     else:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, parse_duration
+from interlock.cli.parsing import Args, Parser, declare_arguments, duration_argument, flag_argument
 from interlock.cli.render.output import show_json, stdout_paint
 from interlock.cli.warm.warm_control import check_warm_start, configured_lifetime_s, start_warm_process
 from interlock.state.errors import SetupError, UserError
@@ -15,7 +15,7 @@ _UNUSED_S = 900.0
     flag_argument(
         "--for TIME",
         "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
-        type=parse_duration,
+        type=duration_argument,
     ),
     flag_argument("--stop", "stop it; commands that it started keep running"),
     Parser.json_flag,

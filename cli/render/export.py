@@ -10,14 +10,22 @@ from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 
-from interlock.cli.render.output import amount, counted, cut, elapsed, format_path, is_diff, one_line
+from interlock.cli.render.output import (
+    format_amount,
+    format_count,
+    format_duration,
+    format_path,
+    is_diff,
+    one_line,
+    shorten,
+)
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
 from interlock.engine.client.requests import brief_arguments
 from interlock.state.context import UNDONE
 from interlock.state.names import RAISED
-from interlock.state.text import harmless, json_text, visible, visible_json
+from interlock.state.text import escape_controls, json_text, visible, visible_json
 
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -63,13 +71,13 @@ def html_page(record: Record, drawn: bytes) -> str:
 
 def markdown_report(record: Record, drawn: str) -> str:
     """The Markdown report. `drawn`: the diagram as Mermaid text."""
-    return harmless(
+    return escape_controls(
         "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, drawn)) + "\n"
     )
 
 
 def _run_parts(record: Record) -> Iterator[Part]:
-    yield Part("title", cut(record["title"], 200))
+    yield Part("title", shorten(record["title"], 200))
     yield Part("soft", " · ".join(_run_facts(record)))
     yield Part("soft", record["workspace"])
     if record["error"]:
@@ -175,14 +183,14 @@ def _decision_row(item: Record) -> tuple[str, ...]:
 def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
     for s in record["steps"]:
         if s["depth"] == 0:
-            took = elapsed(s["ms"] / 1000)
+            took = format_duration(s["ms"] / 1000)
             went = f"{s['route']}: {s['reason']}" if s["route"] == RAISED else s["route"] or ""
             yield format_clock(s["started"]), str(s["step"]), s["node"], took, went
 
 
 def _usage_rows(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
     for name, n in models.items():
-        tokens = amount(n["input_tokens"]), amount(n["output_tokens"])
+        tokens = format_amount(n["input_tokens"]), format_amount(n["output_tokens"])
         yield name, str(n["requests"]), *tokens, _format_cost(n["usd"])
 
 
@@ -198,8 +206,8 @@ def _format_cost(usd: float | None) -> str:
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
     for name, used in models.items():
-        tokens = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
-        yield f"{name}: {counted(used['requests'], 'request')}, {tokens}, {_format_cost(used['usd'])}"
+        tokens = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
+        yield f"{name}: {format_count(used['requests'], 'request')}, {tokens}, {_format_cost(used['usd'])}"
 
 
 _TAGS = {
@@ -257,12 +265,12 @@ _LINE = re.compile(r"[\r\n]")
 
 def _escape_text(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
-    return escape(harmless(text) if _LINE.search(text) else visible(text))
+    return escape(escape_controls(text) if _LINE.search(text) else visible(text))
 
 
 def _markdown_to_html(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
-    return _markdown_parser().render(harmless(text))
+    return _markdown_parser().render(escape_controls(text))
 
 
 @cache

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from interlock.services.process.stdout import own_stdout
 from interlock.state.clock import unix_time
-from interlock.state.text import amount as amount
-from interlock.state.text import counted as counted
-from interlock.state.text import cut as cut
+from interlock.state.text import abbreviate_home as abbreviate_home
 from interlock.state.text import diff_stat as diff_stat
-from interlock.state.text import elapsed as elapsed
-from interlock.state.text import harmless, visible, visible_json
+from interlock.state.text import escape_controls, visible, visible_json
+from interlock.state.text import format_amount as format_amount
+from interlock.state.text import format_count as format_count
+from interlock.state.text import format_duration as format_duration
 from interlock.state.text import is_diff as is_diff
 from interlock.state.text import one_line as one_line
-from interlock.state.text import place as place
+from interlock.state.text import shorten as shorten
 
 if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
@@ -88,7 +88,7 @@ class Paint:
         `reading`: the text has several lines, and only harmful characters are escaped.
         """
         parts = _OURS.split(line) if self.on else [line]
-        shown = [harmless(p) if reading else visible(p).replace("\n", "\\n") for p in parts[::2]]
+        shown = [escape_controls(p) if reading else visible(p).replace("\n", "\\n") for p in parts[::2]]
         colours = [*parts[1::2], ""]
         self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
 
@@ -104,13 +104,13 @@ class Paint:
 
 def strip_terminal_codes(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
-    return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
+    return escape_controls(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 
 
 def format_age(then: float) -> str:
     """How long ago; `then` is Unix time."""
     seconds = max(unix_time() - then, 0)
-    return "just now" if seconds < 10 else f"{elapsed(seconds)} ago"
+    return "just now" if seconds < 10 else f"{format_duration(seconds)} ago"
 
 
 def format_dollars(usd: float | None) -> str:
@@ -162,7 +162,7 @@ def table_lines(
         over = sum(widths) + 2 * (len(widths) - 1) - (most or 0)
         widths[column] = max(widths[column] - max(over, 0), min(widths[column], _NARROW))
     for number, row in enumerate(table):
-        cells = [f"{cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]
+        cells = [f"{shorten(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]
         line = "  ".join(cells).rstrip()
         yield paint(line, "dim") if header and number == 0 else line
 

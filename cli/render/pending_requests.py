@@ -5,7 +5,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from interlock.cli.render.output import DECISION_COLOURS, Paint, counted, cut, is_diff, one_line, visible
+from interlock.cli.render.output import (
+    DECISION_COLOURS,
+    Paint,
+    format_count,
+    is_diff,
+    one_line,
+    shorten,
+    visible,
+)
 from interlock.engine.client import state_home
 from interlock.engine.client.requests import (
     EDITS,
@@ -36,7 +44,7 @@ def request_screen_lines(
 ) -> Iterator[str]:
     """Everything a person needs to decide on a run, line by line; `limit`: lines per preview."""
     count = len(requests)
-    yield paint(f"Run {run} is waiting for {counted(count, 'decision')}.", "bold", "yellow")
+    yield paint(f"Run {run} is waiting for {format_count(count, 'decision')}.", "bold", "yellow")
     if title:
         yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
     grouped = set[str]()
@@ -95,7 +103,7 @@ def request_lines(
     """
     words = describe_request(request)
     kind = "unknown outcome of " if words.is_unknown else ""
-    title = paint(f"{count}{kind}{cut(words.headline, HEADLINE)}", "bold")
+    title = paint(f"{count}{kind}{shorten(words.headline, HEADLINE)}", "bold")
     yield title + paint(f"   [{request['id']}]", "cyan")
     if words.note:
         yield paint(f"  ! {words.note}", "yellow")
@@ -120,7 +128,7 @@ def _grouped_outcome_lines(
     width = max(len(request_name(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
         about = brief_arguments(request["args"])
-        about = about if limit is None else cut(about, HEADLINE)
+        about = about if limit is None else shorten(about, HEADLINE)
         yield f"    {request_name(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
     if limit is not None and len(requests) > limit // _OF_GROUP:
         left = len(requests) - limit // _OF_GROUP
@@ -137,7 +145,7 @@ def _preview_lines(text: str, paint: Paint, limit: int | None, more: str) -> Ite
         islice(coloured_diff_lines(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
     )
     if limit is not None and len(lines) > limit:
-        yield paint(f"… {counted(len(lines) - limit, 'more line')}{more}", "yellow")
+        yield paint(f"… {format_count(len(lines) - limit, 'more line')}{more}", "yellow")
 
 
 def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
 from interlock.cli.render.output import (
     Paint,
-    amount,
-    counted,
-    cut,
-    elapsed,
-    harmless,
+    escape_controls,
+    format_amount,
+    format_count,
+    format_duration,
     notify_terminal,
     one_line,
     redact_secrets,
+    shorten,
     stdout_paint,
     strip_terminal_codes,
     write_json,
@@ -218,7 +218,7 @@ class TextView(View):
             self._text += event.content
         if self._streams:
             self._hide()
-            own_stdout().write(harmless(event.content))
+            own_stdout().write(escape_controls(event.content))
             own_stdout().flush()
             self._printed = True
 
@@ -241,7 +241,7 @@ class TextView(View):
             if self._text.strip() == response.strip():
                 return  # streamed already
         if response and outcome.status != "waiting":
-            shown = harmless(response) if self._streams else response
+            shown = escape_controls(response) if self._streams else response
             own_stdout().write(shown if shown.endswith("\n") else shown + "\n")
             own_stdout().flush()
 
@@ -325,7 +325,7 @@ class ToolLines:
         for line in call.end():
             self._output_line(line)
         if call.left_out > 0:
-            self._line(self._paint(f"  │ … {counted(call.left_out, 'line')}", "dim"))
+            self._line(self._paint(f"  │ … {format_count(call.left_out, 'line')}", "dim"))
         for line in call.tail:
             self._output_line(line)
         mark, style = call_mark(event)
@@ -338,7 +338,7 @@ class ToolLines:
 
     def _cut(self, text: str, less: int = 2) -> str:
         """Cut to the terminal's width; not cut where output goes to a file."""
-        return cut(text, self._paint.width - less) if self._paint.terminal else text
+        return shorten(text, self._paint.width - less) if self._paint.terminal else text
 
 
 class Spinner:
@@ -356,8 +356,8 @@ class Spinner:
     def __rich__(self) -> "Drawn":
         from rich.text import Text
 
-        parts = [self.node, elapsed(time.monotonic() - self._started)]
-        parts += [f"{amount(self.tokens)} tokens"] if self.tokens else []
+        parts = [self.node, format_duration(time.monotonic() - self._started)]
+        parts += [f"{format_amount(self.tokens)} tokens"] if self.tokens else []
         text = " · ".join([*parts, self.detail] if self.detail else parts)
         line = Text(text, style="dim", no_wrap=True, overflow="ellipsis", end="")
         line.truncate(max(self._console.width - 4, 10), overflow="ellipsis")

@@ -39,7 +39,7 @@ class DiffLine:
 
 
 def parse_diff(diff: str) -> Iterator[DiffLine]:
-    """Parse a diff that tools preview and report (`tools/_diff.py`). Deceptive characters are escaped."""
+    """Parse a diff that tools preview and report (`tools/text_diff.py`). Deceptive characters are escaped."""
     left = right = 0
     removed: list[str] = []
     added: list[str] = []

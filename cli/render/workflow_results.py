@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from interlock.cli.render.output import Paint, counted, elapsed, readable_lines, table_lines
+from interlock.cli.render.output import Paint, format_count, format_duration, readable_lines, table_lines
 from interlock.cli.render.pending_requests import coloured_diff_lines
 
 Output = Mapping[str, Any]
@@ -31,7 +31,7 @@ def _edit_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield from coloured_diff_lines(output["diff"], paint) if paint.on else output["diff"].splitlines()
     facts = [output["status"].replace("_", " ")]
     facts += [f"found by: {output['strategy']}"] if output["strategy"] else []
-    facts += [counted(output["occurrences"], "place")] if output["occurrences"] else []
+    facts += [format_count(output["occurrences"], "place")] if output["occurrences"] else []
     yield " · ".join(facts)
     if output["explanation"]:
         yield output["explanation"]
@@ -44,9 +44,9 @@ def _search_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield from _numbered_code_lines(hit["code"], hit["start_line"], paint)
         yield ""
     index = output["index"]
-    files = f"index {index['state']}: {counted(index['files'], 'file')}, {counted(index['chunks'], 'chunk')}"
+    files = f"index {index['state']}: {format_count(index['files'], 'file')}, {format_count(index['chunks'], 'chunk')}"
     changes = [f"{index[what]} {what}" for what in ("added", "removed") if index[what]]
-    yield ", ".join([f"{counted(len(output['results']), 'result')} · {files}", *changes])
+    yield ", ".join([f"{format_count(len(output['results']), 'result')} · {files}", *changes])
     if why := index.get("error"):
         yield why
 
@@ -103,7 +103,7 @@ def _system_prompt_lines(output: Output, paint: Paint) -> Iterator[str]:
     ]
     rows += [(name, "—", f"left out: {why}", "") for name, why in output["left_out"].items()]
     yield from table_lines(rows, ("section", "tokens", "why", ""), flexible=(2,), paint=paint)
-    yield f"{output['source']} · {counted(len(output['sections']), 'section')} · {output['tokens']:,} tokens"
+    yield f"{output['source']} · {format_count(len(output['sections']), 'section')} · {output['tokens']:,} tokens"
 
 
 def _context_lines(output: Output, paint: Paint) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _compress_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield ""
     before, after = output["tokens_before"], output["tokens_after"]
     sizes = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
-    yield f"{_COMPRESSED[output['status']]} · {sizes} · {counted(len(output['history']), 'message')}"
+    yield f"{_COMPRESSED[output['status']]} · {sizes} · {format_count(len(output['history']), 'message')}"
 
 
 _COMPRESSED = {
@@ -164,13 +164,13 @@ def _next_speaker_lines(output: Output, paint: Paint) -> Iterator[str]:
 
 
 def _route_lines(output: Output, paint: Paint) -> Iterator[str]:
-    took = elapsed(output["latency_ms"] / 1000)
+    took = format_duration(output["latency_ms"] / 1000)
     yield f"{paint(output['model'], 'bold')} ({output['strategy']}, {took}): {output['reasoning']}"
 
 
 def _loop_check_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["detected"]:
-        where = f"at event {output['at_event']}, {counted(output['count'], 'detection')}"
+        where = f"at event {output['at_event']}, {format_count(output['count'], 'detection')}"
         yield f"{paint('loop', 'bold', 'red')} ({output['kind']}): {output['detail']} · {where}"
     else:
         yield "no loop"
@@ -204,7 +204,7 @@ def _turn_lines(output: Output, paint: Paint) -> Iterator[str]:
 
 def _subagent_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
     yield from output["result"].splitlines()
-    took = f"{counted(output['turns'], 'turn')} · {elapsed(output['duration_s'])}"
+    took = f"{format_count(output['turns'], 'turn')} · {format_duration(output['duration_s'])}"
     why = f": {output['reason']}" if output["reason"] and not output["error"] else ""
     yield f"{output['status'].replace('_', ' ')}{why} · {took}"
 

@@ -48,7 +48,7 @@ from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import switch_to_next_approval_mode
 from interlock.engine.client.requests import Request
-from interlock.state.errors import bug
+from interlock.state.errors import as_bug_error
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class App:
 
     def _bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Show a bug as one line; the session stays usable."""
-        self.session.failed(bug(context.get("exception") or context["message"]))
+        self.session.failed(as_bug_error(context.get("exception") or context["message"]))
 
     # What the session calls
 

@@ -9,7 +9,13 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
-from interlock.cli.render.output import amount, counted, elapsed, one_line, strip_terminal_codes
+from interlock.cli.render.output import (
+    format_amount,
+    format_count,
+    format_duration,
+    one_line,
+    strip_terminal_codes,
+)
 from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
@@ -27,8 +33,8 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.task import steps_of
-from interlock.state.text import harmless
+from interlock.state.task import parse_steps_of_todos
+from interlock.state.text import escape_controls
 
 if TYPE_CHECKING:
     from interlock.cli.render.word_diff import DiffLine
@@ -58,7 +64,7 @@ def clip_to_width(text: Text, width: int) -> Text:
 
 def prompt_lines(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
     """The user's prompt; only the beginning of a long paste."""
-    lines = harmless(text).strip("\n").split("\n")
+    lines = escape_controls(text).strip("\n").split("\n")
     for number, line in enumerate(lines[:limit]):
         yield from wrap_hanging(
             Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width
@@ -93,7 +99,7 @@ def _printed_output_lines(output: RunningCall, name: str) -> Iterator[Text]:
     for line in output.head:
         yield _output_line(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {counted(output.left_out, 'line')}: /show --call {one_line(name)}", "dim")
+        yield Text(f"  │ … {format_count(output.left_out, 'line')}: /show --call {one_line(name)}", "dim")
     for line in output.tail:
         yield _output_line(line)
 
@@ -117,7 +123,7 @@ def _running_call_lines(call: RunningCall, width: int, seconds: float, lines: in
 
 def format_elapsed(seconds: float) -> str:
     """A running clock, in whole seconds."""
-    return f"{int(seconds)} s" if seconds < 100 else elapsed(seconds)
+    return f"{int(seconds)} s" if seconds < 100 else format_duration(seconds)
 
 
 def diff_texts(text: str, width: int, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
@@ -133,7 +139,7 @@ def diff_texts(text: str, width: int, limit: int | None = DIFF_LINES, folded: st
     shown = [part for line in lines[:limit] for part in _fold_line(_diff_line(line, wide), width, wide + 5)]
     if limit is not None and len(lines) > limit:
         how = f": {folded}" if folded else ""
-        shown.append(Text(f"{' ' * wide}     … {counted(len(lines) - limit, 'more line')}{how}", "dim"))
+        shown.append(Text(f"{' ' * wide}     … {format_count(len(lines) - limit, 'more line')}{how}", "dim"))
     return shown
 
 
@@ -161,7 +167,7 @@ def todos_of(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
-        return steps_of(todos)
+        return parse_steps_of_todos(todos)
     if event.tool_name == "write_todos" and isinstance(todos, list):
         return [todo for todo in todos if isinstance(todo, dict)]
     return None
@@ -208,19 +214,19 @@ def ending_lines(event: Result, tokens: int) -> Iterator[Text]:
 def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
     total = int(stats.get("total_tokens") or tokens)
     if total:
-        yield f"{amount(total)} tokens"
+        yield f"{format_amount(total)} tokens"
     if (usd := stats.get("usd")) is not None:
         yield f"${usd:.4f}"
     if ms := stats.get("elapsed_ms"):
-        yield elapsed(ms / 1000)
+        yield format_duration(ms / 1000)
 
 
 def thought_headline(thought: str) -> str:
     """A thought's title, else its first sentence."""
-    text = one_line(harmless(thought))
+    text = one_line(escape_controls(thought))
     if text.startswith("**") and "**" in text[2:]:
         return text[2:].partition("**")[0].strip()
-    first = next((line for line in harmless(thought).splitlines() if line.strip()), "")
+    first = next((line for line in escape_controls(thought).splitlines() if line.strip()), "")
     return one_line(first.strip("*# "), 100)
 
 
@@ -295,7 +301,7 @@ class DriveProgress:
 
     def agent_ended(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
-        calls = f"{counted(agent.calls, 'call')}, " if agent and agent.calls else ""
+        calls = f"{format_count(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
             ("▪ ", "accent"),
             agent.name if agent else event.agent,
@@ -322,7 +328,7 @@ class DriveProgress:
         for call in running:
             yield from _running_call_lines(call.printed, width, now - call.since, each)
         for agent in [*self._agents.values()][-max(height // 3, 1) :]:
-            turns = f" · {counted(agent.turns, 'turn')}" if agent.turns else ""
+            turns = f" · {format_count(agent.turns, 'turn')}" if agent.turns else ""
             facts = f"{turns} · {format_elapsed(now - agent.since)}"
             room = max(width - len(facts), 10)
             text = clip_to_width(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
@@ -338,9 +344,9 @@ class DriveProgress:
 
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
-        doing = self.doing or (f"running {counted(running, 'call')}" if running else "thinking")
+        doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
         facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
-        facts += [f"{amount(self.tokens)} tokens"] if self.tokens else []
+        facts += [f"{format_amount(self.tokens)} tokens"] if self.tokens else []
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
         return clip_to_width(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
@@ -349,7 +355,7 @@ class DriveProgress:
 def describe_model_stage(event: Asking) -> str:
     """What a model does before its first word."""
     model = one_line(event.model.rpartition("/")[2], 40)
-    size = f"{amount(event.tokens)} tokens"
+    size = f"{format_amount(event.tokens)} tokens"
     texts = {
         "connecting": f"connecting to {model}",
         "reading": f"{model} is reading {size}",

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal
-from interlock.cli.render.output import CHANGE_COLOURS, format_age, one_line, place
+from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, one_line
 from interlock.cli.session.external_programs import show_printed, split_words
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
@@ -164,7 +164,7 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
 async def apply_settings(session: Session) -> None:
     """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
-        folder = place(str(session.workspace))
+        folder = abbreviate_home(str(session.workspace))
         session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
         settings = await to_thread(lambda: session.client.settings(session.workspace))
@@ -251,7 +251,7 @@ async def fork_run(session: Session, rest: str) -> None:
     run, step = session.this_run, _parse_step(rest, "/fork")
     made = await to_thread(lambda: session.client.fork(run, step))
     session.screen.note(
-        f"Run {made.run} is forked from {run} at step {step}, in {place(made.workspace)}.\n"
+        f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
         f"Go on: interlock resume {made.run}"
     )
 

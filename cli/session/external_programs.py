@@ -22,7 +22,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute_command
 from interlock.cli.render.output import (
-    elapsed,
+    format_duration,
     one_line,
     redact_secrets,
     redirect_output,
@@ -37,7 +37,7 @@ from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
-from interlock.state.text import cut_line
+from interlock.state.text import find_cut_diff_line
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
@@ -173,7 +173,7 @@ async def run_shell_line(session: Session, line: str) -> None:
     code = await process.wait() if process.returncode is None else process.returncode
     session.aside(_drain_stream(process.stdout))
     session.screen.end()
-    facts = [_format_exit(code), elapsed(loop.time() - began)]
+    facts = [_format_exit(code), format_duration(loop.time() - began)]
     _show_output(session, line, output.text, " · ".join(filter(None, facts)))
     note = f"$ {line}\n{output.text.rstrip()}\n[{_format_exit(code) or 'exit 0'}]\n"
     session.note_for_model("a shell line that the user ran, and its output", note)
@@ -327,7 +327,7 @@ def _read_current_text(request: Request, workspace: Path) -> str:
 
 def diff_sides(diff: str, now: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
-    if cut := cut_line(diff):
+    if cut := find_cut_diff_line(diff):
         was, becomes = _hunk_sides(diff)
         return was + cut, becomes + cut
     before: list[str] = []

@@ -20,7 +20,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from interlock.state.text import harmless, visible
+from interlock.state.text import escape_controls, visible
 
 _ANSI = ANSISyntaxTheme(
     {
@@ -180,9 +180,9 @@ def _wrap_line(line: Text, width: int) -> Iterator[Text]:
         yield part
 
 
-def escape_controls(line: Text) -> Text:
+def strip_controls(line: Text) -> Text:
     """The line without control characters that a terminal would obey."""
-    plain = harmless(line.plain)
+    plain = escape_controls(line.plain)
     return line if plain == line.plain else Text(plain, line.style)
 
 

@@ -18,7 +18,7 @@ from interlock.cli.terminal import set_terminal
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
-from interlock.state.text import counted, nearest, visible
+from interlock.state.text import did_you_mean, format_count, visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -213,7 +213,9 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
         if provider in TIERS:
             model = _ask_for_tiered_model(settings, models)
         else:
-            print(f"It works. {counted(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there.")
+            print(
+                f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
+            )
             example = "Model, such as anthropic/claude-sonnet-4.5: "
             model = f"{provider}:{_read_checked(example, '', _require_known_model(models))}"
         elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
@@ -225,7 +227,7 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
 def _require_known_model(models: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in models:
-            raise UserError(f"No model {text!r}.{nearest(text, models)} Give the name of one.")
+            raise UserError(f"No model {text!r}.{did_you_mean(text, models)} Give the name of one.")
         return text
 
     return check

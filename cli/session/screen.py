@@ -11,7 +11,7 @@ from interlock.cli.render.output import one_line
 from interlock.cli.session import blocks
 from interlock.cli.session.blocks import DriveProgress
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.markdown_layout import Page, escape_controls, fold_line, to_ansi, wrap_hanging
+from interlock.cli.session.markdown_layout import Page, fold_line, strip_controls, to_ansi, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
@@ -37,7 +37,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.text import harmless
+from interlock.state.text import escape_controls
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
 """SGR sequences (colours, bold) as rich writes them."""
@@ -155,7 +155,7 @@ class Screen:
         with self._lock:
             self._finish_answer()
             stream = MarkdownStream(self._page())
-            self._put([*stream.feed(harmless(text)), *stream.end()], "answer", apart=True)
+            self._put([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
             self._kind = "answered"
         self.changed()
 
@@ -172,7 +172,7 @@ class Screen:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
                 parts = STYLES.split(capture.get())
-                parts[::2] = map(harmless, parts[::2])
+                parts[::2] = map(escape_controls, parts[::2])
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
         self.changed()
@@ -185,7 +185,7 @@ class Screen:
 
     def drawn(self, lines: Iterable[Text]) -> str:
         with self._lock:
-            return self._drawn(map(escape_controls, lines))
+            return self._drawn(map(strip_controls, lines))
 
     def finished(self) -> str:
         """Whole lines to print above now; each is handed out once."""
@@ -217,7 +217,7 @@ class Screen:
             lines = [
                 part
                 for line in self._moving(height, now)
-                for part in fold_line(escape_controls(line), self.width)
+                for part in fold_line(strip_controls(line), self.width)
             ]
             if self._work:
                 if height > len(lines) + 1:
@@ -291,7 +291,7 @@ class Screen:
             self._text = []
         self._text.append(event.content)
         self._doing("answering")
-        self._put(self._answer.feed(harmless(event.content)), "answer")
+        self._put(self._answer.feed(escape_controls(event.content)), "answer")
 
     def _thinks(self, event: Thought) -> None:
         if not self._answer:
@@ -306,7 +306,7 @@ class Screen:
         self._doing("")
         if self.thoughts:
             stream = MarkdownStream(Page(self._console, self.width - 2, ""))
-            lines = [*stream.feed(harmless(thought.strip())), *stream.end()]
+            lines = [*stream.feed(escape_controls(thought.strip())), *stream.end()]
             self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
         elif about := blocks.thought_headline(thought):
             self._put([blocks.clip_to_width(Text(f"∴ {about}", "thought"), self.width)], "line")
@@ -384,11 +384,11 @@ class Screen:
         self._print_note(text, style)
 
     def _print_note(self, text: str, style: str) -> None:
-        lines = (Text(line, style) for line in harmless(text).split("\n"))
+        lines = (Text(line, style) for line in escape_controls(text).split("\n"))
         self._put((part for line in lines for part in wrap_hanging(line, self.width)), "line")
 
     def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
-        made = [escape_controls(line) for line in lines]
+        made = [strip_controls(line) for line in lines]
         if not made:
             return
         if self._kind and (self._kind != kind or apart):

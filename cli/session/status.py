@@ -8,7 +8,7 @@ from pathlib import Path
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.render.output import amount, one_line
+from interlock.cli.render.output import format_amount, one_line
 from interlock.cli.session.session import Session
 from interlock.engine.client.following import changes
 from interlock.services.files.disk import read_file
@@ -78,7 +78,7 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
             "class:warning" if left is not None and left < _LOW else "class:dim",
             f"{left}% left" if left is not None else "",
         ),
-        (3, "class:dim", f"{amount(figures.tokens)} tokens" if figures.tokens else ""),
+        (3, "class:dim", f"{format_amount(figures.tokens)} tokens" if figures.tokens else ""),
         (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
         (2, "class:dim", f"⎇ {_shorten_name(figures.branch)}" if figures.branch else ""),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.cli import warm as warm_start
 from interlock.state.errors import ConfigError
-from interlock.state.text import as_seconds
+from interlock.state.text import parse_duration
 
 
 def check_warm_start(stop: bool = False) -> tuple[int | None, str]:
@@ -42,7 +42,7 @@ def configured_lifetime_s() -> float:
 
     home = Path.home()
     loaded = load_settings(workspace=home, home=home, env=os.environ, overrides={}, trusted=False)
-    return as_seconds(loaded.settings.start.keep_warm)
+    return parse_duration(loaded.settings.start.keep_warm)
 
 
 def start_warm_process(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":

@@ -84,13 +84,13 @@ __all__ = [
 def flush_telemetry() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
     exporter = find_exporter()
-    return exporter.load().deliver() if exporter and exporter.module in sys.modules else []
+    return exporter.load().flush_at_exit() if exporter and exporter.module in sys.modules else []
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
     exporter = find_exporter()
-    return exporter.load().problem_of(settings.telemetry) if exporter else NO_EXPORTER
+    return exporter.load().configuration_problem(settings.telemetry) if exporter else NO_EXPORTER
 
 
 class Client(Views):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from interlock.state.errors import UserError
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 if TYPE_CHECKING:
     from interlock.engine.client.conversation import Conversation
@@ -131,4 +131,4 @@ def _override_model_settings(talk: "Conversation", **settings: object) -> None:
 
 def _check_known(name: str, known: Mapping[str, str], what: str) -> None:
     if name not in known:
-        raise UserError(f"No {what} {name!r}.{nearest(name, known)} There are {', '.join(known)}.")
+        raise UserError(f"No {what} {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")

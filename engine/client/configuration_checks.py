@@ -22,9 +22,9 @@ from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.hooks.hook_settings import Hook, event_subjects
 from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.endpoint import streams
-from interlock.services.mcp.remote import WAIT_S, Show, sign_in
-from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.services.mcp.endpoint import open_streams
+from interlock.services.mcp.remote import WAIT_S, Show, sign_in_with_browser
+from interlock.services.mcp.spec import ServerSpec, server_specs
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
@@ -37,9 +37,9 @@ from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
-from interlock.state.names import WAIT, mcp_name
+from interlock.state.names import WAIT, mcp_tool_name
 from interlock.state.run import HookEvent
-from interlock.state.text import first_fault, nearest, visible
+from interlock.state.text import did_you_mean, first_validation_error, visible
 from interlock.state.tooling import Ended, Tool
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
@@ -85,7 +85,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
-        specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
+        specs = server_specs(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
         every = {**TOOLS, **build_agent_tools(agents)}
@@ -127,7 +127,7 @@ class PolicyCheck:
         given = asked.args.get("arguments")
         args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
         tool = str(asked.args.get("tool_name") or "read_resource")
-        return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
+        return asked.model_copy(update={"tool": mcp_tool_name(server, tool), "server": server, "args": args})
 
     def _policy(self, asked: PolicyQuestion) -> RulePolicy:
         named = [asked.server] if asked.server else []
@@ -135,7 +135,7 @@ class PolicyCheck:
         if asked.agent is None:
             return policy
         if asked.agent not in self._agents:
-            near = nearest(asked.agent, self._agents, 3)
+            near = did_you_mean(asked.agent, self._agents, 3)
             raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
         return policy.for_agent(asked.agent)
 
@@ -149,7 +149,7 @@ class PolicyCheck:
             return tool.risk, self._path_refusal(tool, call)
         other = _find_tool({**TOOLS, **self._tools}, call.name)
         if other is None:
-            near = nearest(call.name, tools, 3) or " List them with: interlock tools"
+            near = did_you_mean(call.name, tools, 3) or " List them with: interlock tools"
             named = ", ".join(map(repr, self._servers))
             hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
             if " " in call.name.strip():
@@ -164,7 +164,8 @@ class PolicyCheck:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
             raise InputError(
-                describe_argument_errors(call.name, tool.args, error), first_fault(error, "args")[0]
+                describe_argument_errors(call.name, tool.args, error),
+                first_validation_error(error, "args")[0],
             ) from error
         space = self._prepared.workspace
         try:
@@ -179,7 +180,7 @@ def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
     try:
         return PolicyQuestion.model_validate(fields)
     except ValidationError as error:
-        place, what = first_fault(error)
+        place, what = first_validation_error(error)
         extra = error.errors()[0]["type"] == "extra_forbidden"
         known = f"; expected {', '.join(PolicyQuestion.model_fields)}" if extra else ""
         raise InputError(f"{place}: {what}{known}.", place) from error
@@ -337,10 +338,10 @@ class McpCheck:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._spec(server), self._prepared.options
         self._check_remote(spec)
-        async with sign_in(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
-            one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
+        async with sign_in_with_browser(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
+            one = Connection(spec, lambda way, lost: open_streams(way, auth, lost), self.workspace, WAIT_S)
             try:
-                await one.live()
+                await one.require_session()
             except UnavailableError as error:
                 raise RunError(f"MCP server {server!r}: {error}") from error
             finally:
@@ -354,7 +355,7 @@ class McpCheck:
         return TokenFile(self._prepared.options.home, server, spec.url).forget()
 
     def _spec(self, server: str) -> ServerSpec:
-        specs = specs_of(self._prepared.settings, self.workspace)
+        specs = server_specs(self._prepared.settings, self.workspace)
         if server not in specs:
             there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
             raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")

@@ -11,7 +11,7 @@ from interlock.services.models.names import PROVIDERS, check_server_address, req
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _GEMINI = "gemini"
 
@@ -134,9 +134,8 @@ def missing_package(provider: str) -> str:
 def check_provider(provider: str) -> str:
     """Return the name of a provider. Raises `UserError` with the nearest for another."""
     if provider not in provider_names():
-        raise UserError(
-            f"No provider {provider!r}.{nearest(provider, provider_names())} There are {', '.join(provider_names())}."
-        )
+        hint = did_you_mean(provider, provider_names())
+        raise UserError(f"No provider {provider!r}.{hint} There are {', '.join(provider_names())}.")
     return provider
 
 

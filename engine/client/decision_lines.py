@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.engine.read.calls import Call
 from interlock.state.clock import unix_time
-from interlock.state.text import elapsed, one_line
+from interlock.state.text import format_duration, one_line
 
 _CHOICES = {
     "proceed_once": "once",
@@ -102,7 +102,7 @@ def argument_change_line(decision: DecisionRow) -> str:
 def call_status(call: Call) -> str:
     """How the call ended, or `running for 9 s`, `outcome unknown`, `not run yet`."""
     if call.under_way and call.started:
-        return f"running for {elapsed(unix_time() - call.started)}"
+        return f"running for {format_duration(unix_time() - call.started)}"
     open_ = {"intent": "outcome unknown", "scheduled": "not run yet"}
     return "failed" if call.failed else call.status or open_[call.state]
 

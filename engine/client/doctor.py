@@ -18,8 +18,8 @@ from interlock.services.hooks.scripts import find_scripts
 from interlock.services.process.supervisor import describe_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
-from interlock.state.text import amount, counted, place
-from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
+from interlock.state.text import abbreviate_home, format_amount, format_count
+from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
     from interlock.services.configuration import Configuration
@@ -96,7 +96,7 @@ def check_settings() -> Iterator[Finding]:
     root = Path.cwd().resolve()
     configuration = load_default_configuration(root)
     try:
-        env, loaded = configuration.environment.values, configuration.loaded
+        env, loaded = configuration.environment.values, configuration.loaded_settings
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
@@ -133,7 +133,9 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
         files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
-    return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")
+    return Finding(
+        "ok", "snapshots", f"{format_count(files, 'file')} of this folder are saved around each change"
+    )
 
 
 def _check_network(env: Mapping[str, str]) -> Iterator[Finding]:
@@ -155,27 +157,27 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
 def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import find_agent_files
 
-    (modes, problems), settings = configuration.modes, configuration.loaded.settings
+    (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
     names = settings.context.file_names
     for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
-        yield Finding("ok" if one.used else "note", one.what, place(one.text))
-    yield from (Finding("note", "modes", place(problem)) for problem in problems)
+        yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
+    yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
         yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
     yield from _check_extensions(configuration, settings)
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
-    yield from (Finding("note", "agents", place(problem)) for problem in problems)
+    yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
     if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
         yield Finding("ok", "agents", ", ".join(own))
     skills, problems = configuration.skills
-    yield from (Finding("note", "skills", place(problem)) for problem in problems)
+    yield from (Finding("note", "skills", abbreviate_home(problem)) for problem in problems)
     if skills:
         yield Finding("ok", "skills", ", ".join(skills))
     for file in settings.processor_files(root, home):
@@ -183,8 +185,8 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
         if not configuration.trusted and file.resolve().is_relative_to(root):
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
-        yield Finding("note" if why else "ok", "processors", place(text))
-    servers = specs_of(settings, root).values()
+        yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
+    servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
     for server in servers:
@@ -206,8 +208,8 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_ignored(configuration: "Configuration") -> Iterator[Finding]:
-    yield from (Finding("note", "trust", text) for text in configuration.ignored)
-    settings, env = configuration.loaded.settings, configuration.environment.values
+    yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
+    settings, env = configuration.loaded_settings.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
@@ -217,14 +219,17 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.policy.workspace_rules import WorkspaceRules
 
-    settings = configuration.loaded.settings
+    settings = configuration.loaded_settings.settings
     try:
         texts, rules, problems = configuration.rules
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
-        prefixes = RulePolicy(books).wide_prefixes()
-        wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
+        prefixes = RulePolicy(books).find_wide_prefixes()
+        wide = [
+            f"{' '.join(map(abbreviate_home, rule.split(' ')))} lets through {what}"
+            for rule, what in prefixes
+        ]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))
         return
@@ -235,7 +240,7 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _list_files(files: Iterable[Path]) -> str:
-    return ", ".join(place(str(file)) for file in files)
+    return ", ".join(abbreviate_home(str(file)) for file in files)
 
 
 def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
@@ -256,7 +261,7 @@ def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
 def check_state(home: Path) -> Iterator[Finding]:
     """Who can read the state directory, and what is in the store."""
     if not home.exists():
-        yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
+        yield Finding("ok", "state", f"{abbreviate_home(str(home))}: nothing has run yet")
         return
     yield from _close_to_others(home)
     try:
@@ -270,9 +275,9 @@ def check_state(home: Path) -> Iterator[Finding]:
         yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
     parts = Client.for_this_user().sizes()
-    made = ", ".join(f"{part} {amount(size)}" for part, size in parts.items())
-    about = f"{counted(len(runs), 'run')}, {amount(sum(parts.values()))} bytes"
-    yield Finding("ok", "store", f"{place(str(home))}: {about}" + (f" ({made})" if made else ""))
+    made = ", ".join(f"{part} {format_amount(size)}" for part, size in parts.items())
+    about = f"{format_count(len(runs), 'run')}, {format_amount(sum(parts.values()))} bytes"
+    yield Finding("ok", "store", f"{abbreviate_home(str(home))}: {about}" + (f" ({made})" if made else ""))
     yield from _check_retention()
 
 
@@ -287,7 +292,8 @@ def _check_retention() -> Iterator[Finding]:
         return
     plan = client.prune_plan(time.time(), kept.keep_days, kept.max_gb)
     if plan.due:
-        text = f"{counted(len(plan.due), 'run')} may be deleted (store.keepDays, store.maxGb): interlock store prune"
+        due = format_count(len(plan.due), "run")
+        text = f"{due} may be deleted (store.keepDays, store.maxGb): interlock store prune"
         yield Finding("note", "store", text)
 
 

@@ -24,7 +24,7 @@ from interlock.state.events import (
     Undone,
 )
 from interlock.state.loop_check import RAN_ON
-from interlock.state.text import counted, diff_stat, elapsed, one_line
+from interlock.state.text import diff_stat, format_count, format_duration, one_line
 
 
 def call_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
@@ -37,7 +37,7 @@ def call_facts(event: ToolResultEvent) -> Iterator[str]:
     """Facts about a finished call, besides what it was."""
     yield from filter(None, (diff_stat(event.diff), event.exit or _failure_reason(event)))
     if event.duration_ms >= 100:
-        yield elapsed(event.duration_ms / 1000)
+        yield format_duration(event.duration_ms / 1000)
 
 
 def _failure_reason(event: ToolResultEvent) -> str:
@@ -55,7 +55,7 @@ def custom_event_line(event: CustomEvent) -> str:
 
 def agent_end_line(event: AgentEnd) -> str:
     """`goal, 3 turns, 12 s`."""
-    return f"{event.reason}, {counted(event.turns, 'turn')}, {elapsed(event.duration_s)}"
+    return f"{event.reason}, {format_count(event.turns, 'turn')}, {format_duration(event.duration_s)}"
 
 
 def event_notice(event: Event, verbose: bool) -> str:
@@ -63,7 +63,7 @@ def event_notice(event: Event, verbose: bool) -> str:
     match event:
         case Retry():
             reason = one_line(event.reason)
-            return f"… asking again in {elapsed(event.delay_s)}: {reason} (attempt {event.attempt})"
+            return f"… asking again in {format_duration(event.delay_s)}: {reason} (attempt {event.attempt})"
         case InvalidStream():
             return f"… the answer was incomplete: {one_line(event.reason)}"
         case LoopDetected():

@@ -31,7 +31,7 @@ from interlock.engine.store.workspaces import note_undone
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
-from interlock.state.text import listed, one_line
+from interlock.state.text import join_some, one_line
 
 _NAMED = 20
 """Files named to the model."""
@@ -143,7 +143,7 @@ def _describe_changes(changes: Sequence[FileChange]) -> str:
     """`: D new.py, M old.py`, and what the marks mean."""
     if not changes:
         return "; no file changed"
-    named = listed([f"{change.mark} {change.path}" for change in changes], _NAMED)
+    named = join_some([f"{change.mark} {change.path}" for change in changes], _NAMED)
     meant = ", ".join(f"{mark}: {_MEANT[mark]}" for mark in sorted({change.mark for change in changes}))
     return f": {named} ({meant})"
 

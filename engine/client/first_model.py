@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS
-from interlock.state.text import object_of
+from interlock.state.text import as_object
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -36,7 +36,7 @@ def needs_first_model(options: Options) -> bool:
 def load_settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
     """The settings of a folder, and the environment with its `.env` files."""
     configuration = options.configuration((options.workspace or Path.cwd()).resolve())
-    return configuration.loaded.settings, configuration.environment.values
+    return configuration.loaded_settings.settings, configuration.environment.values
 
 
 def check_model_name(settings: "Settings", name: str) -> None:
@@ -102,7 +102,7 @@ def list_served_models(base: str, key: str) -> tuple[str, list[str]]:
             raise
         base = f"{base}/v1"
         found = fetch_json(f"{base}/models", headers)
-    return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
+    return base, [str(one["id"]) for one in map(as_object, found.get("data", [])) if "id" in one]
 
 
 def send_server_test(base: str, key: str, model: str) -> None:

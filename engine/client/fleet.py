@@ -24,7 +24,7 @@ from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.repository import Repository
-from interlock.state.text import elapsed, listed, nearest
+from interlock.state.text import did_you_mean, format_duration, join_some
 
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -62,7 +62,7 @@ def check_repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = parse_repository_option(text, deliver)
     try:
-        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").check_there(
+        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").require_repository(
             Repository(found["url"], found["ref"])
         )
     except RunError as error:
@@ -81,7 +81,7 @@ def undelivered_files_line(delivered: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivered.left_behind:
         return ""
-    named = listed([*map(repr, delivered.left_behind)], _NAMED)
+    named = join_some([*map(repr, delivered.left_behind)], _NAMED)
     return f"{named} (ignored by git, private or over 20 MB)"
 
 
@@ -99,7 +99,8 @@ def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
-    return f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
+    waited = format_duration(waits_s)
+    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
 
 
 def _worker_flags(name: str) -> str:
@@ -229,5 +230,5 @@ class Fleet:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
             if not queue.remove(conn, name):
-                hint = nearest(name, [one.name for one, _ in queue.listed(conn)])
+                hint = did_you_mean(name, [one.name for one, _ in queue.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")

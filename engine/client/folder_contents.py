@@ -8,10 +8,10 @@ from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, load_memory
 from interlock.services.files.disk import make_directories, read_text_file
 from interlock.services.files.filesystem import replace_file
-from interlock.services.mcp.spec import add_server, specs_of
+from interlock.services.mcp.spec import add_server, server_specs
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.tools.save_memory import add_fact_to_text
 
 
@@ -30,7 +30,7 @@ def add_memory_line(root: Path, text: str, *, everywhere: bool) -> tuple[Path, b
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = read_text_file(file) if file.exists() else ""
-        after = add_fact_to_text(before, clean(text))
+        after = add_fact_to_text(before, replace_surrogates(text))
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
@@ -44,6 +44,6 @@ def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path
     Raises `UserError` and `ConfigError`.
     """
     settings = Settings.model_validate({"mcpServers": {name: server}})
-    if problem := specs_of(settings, folder)[name].problem:
+    if problem := server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
     return add_server(file, name, server)

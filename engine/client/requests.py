@@ -9,7 +9,7 @@ from interlock.engine.options import Decision
 from interlock.engine.read import check_edit
 from interlock.engine.store.queries import place_of
 from interlock.state.errors import UserError
-from interlock.state.text import cut, diff_stat, is_diff, one_line, visible
+from interlock.state.text import diff_stat, is_diff, one_line, shorten, visible
 
 if TYPE_CHECKING:
     from interlock.state.calls import Choice
@@ -179,7 +179,7 @@ def _shown_preview(request: Request) -> str:
     if request["kind"] == "question":
         return ""
     lines = visible(request["preview"]).splitlines()
-    says_all = lines == [brief_arguments(request["args"])] and lines[0] in cut(
+    says_all = lines == [brief_arguments(request["args"])] and lines[0] in shorten(
         request_headline(request), HEADLINE
     )
     return "" if says_all else request["preview"]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from interlock.engine.client import Outcome
 from interlock.engine.client.front_end import Front, Kind, Notice
-from interlock.state.errors import STOPPED, InterlockError, bug
+from interlock.state.errors import STOPPED, InterlockError, as_bug_error
 
 Work = Callable[[], Awaitable[None]]
 
@@ -82,7 +82,7 @@ class WorkLine:
         except InterlockError as error:
             self.failed(error)
         except Exception as error:
-            self.failed(bug(error))
+            self.failed(as_bug_error(error))
         finally:
             self.busy, self.stop = False, None
             self.front.ended()
@@ -131,7 +131,7 @@ class EngineThread:
         except InterlockError:
             raise
         except Exception as error:
-            raise bug(error) from error
+            raise as_bug_error(error) from error
         finally:
             self.busy = False
 

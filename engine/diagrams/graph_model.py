@@ -12,7 +12,7 @@ from interlock.engine.read.lifecycles import Life
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
-from interlock.state.charts import leaf_of, name_of
+from interlock.state.charts import entered_leaf, state_name
 from interlock.state.names import RAISED, display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of
 
@@ -399,7 +399,7 @@ def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
             *ends,
         ),
         (
-            *(Edge(START, name_of(leaf_of(s))) for s in chart.states if s.initial),
+            *(Edge(START, state_name(entered_leaf(s))) for s in chart.states if s.initial),
             *_transition_edges(chart.states),
             *(Edge(s.id, END) for s in chart.states if s.final),
         ),
@@ -408,8 +408,8 @@ def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
 
 
 def _compound_diagram(state: State) -> Diagram:
-    nodes = tuple(Node(name_of(s), s.id, "step") for s in state.states)
-    return Diagram(name_of(state), state.id, nodes, tuple(_transition_edges(state.states)))
+    nodes = tuple(Node(state_name(s), s.id, "step") for s in state.states)
+    return Diagram(state_name(state), state.id, nodes, tuple(_transition_edges(state.states)))
 
 
 def _transition_edges(states: Iterable[State]) -> list[Edge]:
@@ -419,6 +419,6 @@ def _transition_edges(states: Iterable[State]) -> list[Edge]:
         for transition in state.transitions:
             events = [e.id for e in transition.events]
             if transition.target is not None and events:  # the entry into a compound state has none
-                target = name_of(leaf_of(transition.target))
-                merged.setdefault((name_of(state), target), []).extend(events)
+                target = state_name(entered_leaf(transition.target))
+                merged.setdefault((state_name(state), target), []).extend(events)
     return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

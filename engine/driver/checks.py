@@ -17,7 +17,7 @@ from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
-from interlock.state.deps import StopFlag, to_its_end
+from interlock.state.deps import StopFlag, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended, Processes
 from interlock.state.workspace import PathRefused, Workspace
@@ -199,4 +199,4 @@ class RunChecks:
         try:
             return await self._run(view.root, (*view.prefix,), None if view.root == root else view.root)
         finally:
-            await to_its_end(asyncio.to_thread(made.__exit__, None, None, None))
+            await await_despite_cancel(asyncio.to_thread(made.__exit__, None, None, None))

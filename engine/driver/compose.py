@@ -260,11 +260,11 @@ def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp.servers import Servers
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root = prepared.workspace.root
     return Servers(
-        specs_of(prepared.settings, root),
+        server_specs(prepared.settings, root),
         workspace=root,
         env=prepared.tool_env,
         most=_process_limits(prepared),

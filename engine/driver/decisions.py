@@ -22,7 +22,7 @@ from interlock.engine.store.queries import is_about_call, place_of
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
-from interlock.state.text import clean, clean_json, first_fault
+from interlock.state.text import clean_json, first_validation_error, replace_surrogates
 from interlock.tools.table import TOOLS
 
 
@@ -115,10 +115,10 @@ def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by:
             _check_arguments(name, request["tool_name"], args)
     return Answer(
         choice=decision.choice,
-        feedback=clean(decision.feedback) if decision.feedback else None,
+        feedback=replace_surrogates(decision.feedback) if decision.feedback else None,
         args=args,
-        text=clean(decision.text) if decision.text else None,
-        by=clean(by) or f"{this_user()}@{socket.gethostname()}",
+        text=replace_surrogates(decision.text) if decision.text else None,
+        by=replace_surrogates(by) or f"{this_user()}@{socket.gethostname()}",
         door=decision.door or door,
         at=unix_time(),
     )
@@ -132,6 +132,6 @@ def _check_arguments(name: str, tool: str, args: object) -> None:
     try:
         found.args.model_validate(args)
     except ValidationError as error:
-        place, what = first_fault(error)
+        place, what = first_validation_error(error)
         place = place or "arguments"
         raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {what}.") from error

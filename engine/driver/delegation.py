@@ -23,13 +23,13 @@ from interlock.engine.store.runs import (
     is_row_sealed,
     read_options,
 )
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.services.context.definitions import can_call_server_tool, select_agent_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
-from interlock.state.conversation import refusals_in
+from interlock.state.conversation import refusals_of_state
 from interlock.state.deps import Deps, RunInfo
 from interlock.state.messages import Message
 from interlock.state.plan import ApprovedPlan
@@ -167,9 +167,9 @@ class RunTasks:
                 return ended and TaskEnd("removed", "", {})
             values = state_at(self.store.home, run)
             if ended != "done" or not values.get("result"):
-                return TaskEnd("cancelled", "", refusals_in(values))
+                return TaskEnd("cancelled", "", refusals_of_state(values))
             text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text
-        return TaskEnd("done", text, refusals_in(values))
+        return TaskEnd("done", text, refusals_of_state(values))
 
 
 _WRITES = ("write_file", "replace")
@@ -216,7 +216,7 @@ class RunPlans:
 
     def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         run = derive_run_id(f"main of {self.info.run}")
-        text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
+        text = render_prompt("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])

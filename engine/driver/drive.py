@@ -30,16 +30,16 @@ from interlock.graphs.graph import Compiled
 from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.effects import wait_for_effects
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
-from interlock.state.charts import ApprovalModeChart, mode_of, step
+from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
 from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workflow import WorkflowContext
 
 RECURSION_LIMIT = 1_000_000
@@ -283,7 +283,7 @@ def _attachment_messages(prepared: RunConfig) -> list[Message]:
     options = prepared.options
     if not (options.attach or options.notes):
         return []
-    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
+    heading = TextPart(text=load_prompt("context/attached").text() + "\n", section="attached")
     parts = build_attachments(options.attach, options.notes)
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
@@ -322,9 +322,9 @@ def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> di
 
 def check_mode_switch(asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
     """Raise `RunError` if a person may not switch the run's approval mode to the one asked for."""
-    mode, before = asked.get("approval_mode"), mode_of(now)
+    mode, before = asked.get("approval_mode"), approval_mode_state(now)
     if mode and before and mode != before.partition(".")[0]:
-        step(ApprovalModeChart, before, f"use_{mode}")
+        next_state(ApprovalModeChart, before, f"use_{mode}")
 
 
 def postponed_mode_warnings(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
@@ -353,7 +353,7 @@ def next_prompt_state(
     """State for another prompt or a retry after the graph has ended; None: just report its end again."""
     if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
         return None
-    message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
+    message = Message(role="user", origin="person", content=replace_surrogates(prompt)) if prompt else None
     more = chosen.follow_up(message, context)
     if context.compress and not more.get("force"):
         raise UserError(f"Run {row.run!r} can't be compressed now: only `main` is, and without a prompt.")

@@ -20,9 +20,9 @@ from interlock.engine.store.approvals import number_requests, ready_answers, sup
 from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import first_task, keep_option, note_error, read_options, stopped
 from interlock.graphs.pipeline import Ending, Pipeline
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.secrets.redaction import Redactor
-from interlock.state.calls import ToolResult, cancelled
+from interlock.state.calls import ToolResult, cancelled_result
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -35,7 +35,7 @@ from interlock.state.errors import (
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
 from interlock.state.run import OF_CHAIN, WorkflowOutput
-from interlock.state.text import clean_json, object_of
+from interlock.state.text import as_object, clean_json
 from interlock.state.workflow import WorkflowContext
 
 
@@ -184,7 +184,7 @@ def dump_output(result: WorkflowOutput) -> dict[str, Any]:
     fields = type(result).model_fields.items()
     messages = {name: getattr(result, name) for name, field in fields if OF_CHAIN in field.metadata}
     shown = {**kept, **result.model_dump(mode="json", exclude_none=True, exclude={*messages})}
-    return {**object_of(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
+    return {**as_object(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
 def masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
@@ -292,8 +292,8 @@ def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
     if row is not None and row.result is not None:
         return row.result
     if row is not None and row.state == "intent":
-        text = load("run/call_cut_short").text()
+        text = load_prompt("run/call_cut_short").text()
     else:
-        text = load("run/call_cancelled").text(reason="the user stopped the agent")
-    journal.finish(key, call, result := cancelled(text))
+        text = load_prompt("run/call_cancelled").text(reason="the user stopped the agent")
+    journal.finish(key, call, result := cancelled_result(text))
     return result

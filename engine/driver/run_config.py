@@ -43,7 +43,7 @@ from interlock.state.errors import CredentialsError, InputError, UntrustedError,
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
-from interlock.state.text import clean, nearest
+from interlock.state.text import did_you_mean, replace_surrogates
 from interlock.state.tooling import Tool
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def load_run_configuration(options: Options, root: Path) -> Configuration:
 def check_model_usable(configuration: Configuration, options: Options) -> None:
     """`check_credentials`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
     try:
-        check_credentials(configuration.loaded.settings, configuration.environment.values, options.model)
+        check_credentials(
+            configuration.loaded_settings.settings, configuration.environment.values, options.model
+        )
     except UserError as error:
         if configuration.trusted:
             raise
@@ -99,7 +101,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     if not configuration.trusted and configuration.as_if_trusted().modes[0].get(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
-    hint = nearest(name, slugs)
+    hint = did_you_mean(name, slugs)
     raise InputError(
         f"Input field 'mode': no mode {name!r}.{hint} Expected one of {', '.join(slugs)}.", "mode"
     )
@@ -265,7 +267,9 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         configuration.modes,
     )
     check_mode_exists(configuration, options.mode)
-    now = configuration.once(("rights", options.home), lambda: rights_to_store(configuration, own_redactor()))
+    now = configuration.make_once(
+        ("rights", options.home), lambda: rights_to_store(configuration, own_redactor())
+    )
     rules = resolve_run_rules(options, configuration, now)
     if rules.changed and not trusted and options.repository is None:
         check_definitions_trusted(
@@ -274,13 +278,17 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     settings, protected = rules.settings, _drive_protected_paths(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _load_rules(options, rules, configuration, workspace)
-    defined_tools = configuration.once(
+    defined_tools = configuration.make_once(
         "tools",
         lambda: {**build_agent_tools(agents), **build_skill_tools(skills), **restrict_mode_tools(modes)},
     )
     sandbox = _open_sandbox(options, workspace, settings, env)
-    warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
-    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
+    warnings = [
+        *configuration.loaded_settings.warnings,
+        *configuration.environment.warnings,
+        *rules.warnings(),
+    ]
+    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored_warnings]
     warnings += report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
@@ -312,8 +320,8 @@ def _remove_left_views(home: Path) -> None:
 
 
 def _load_redactor(configuration: Configuration, home: Path) -> Redactor:
-    settings, env = configuration.loaded.settings, configuration.environment.values
-    return configuration.once(("redactor", home), lambda: make_redactor(settings, env, home))
+    settings, env = configuration.loaded_settings.settings, configuration.environment.values
+    return configuration.make_once(("redactor", home), lambda: make_redactor(settings, env, home))
 
 
 def _resolve_root(options: Options) -> Path:
@@ -323,7 +331,7 @@ def _resolve_root(options: Options) -> Path:
         raise UserError(
             f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
         ) from error
-    if (shown := clean(str(root))) != str(root):
+    if (shown := replace_surrogates(str(root))) != str(root):
         raise UserError(
             f"Workspace {shown!r} can't be used: its path isn't UTF-8. Rename it, or name another one: -C DIR"
         )
@@ -357,7 +365,9 @@ def _load_rules(
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 
-    books, problems = made() if rules.changed else configuration.once(("books", options.interactive), made)
+    books, problems = (
+        made() if rules.changed else configuration.make_once(("books", options.interactive), made)
+    )
     return books.in_workspace(workspace), problems
 
 
@@ -368,7 +378,7 @@ def _drive_protected_paths(options: Options, rules: RunRules, configuration: Con
         return find_protected_paths(options, configuration, rules.now)
 
     own = rules.now is configuration.rules.rules
-    known = configuration.once(("protected", options.home, options.check), made) if own else made()
+    known = configuration.make_once(("protected", options.home, options.check), made) if own else made()
     return ProtectedPaths(known.memory, known.places, known.home)
 
 

@@ -30,7 +30,7 @@ from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
 from interlock.state.node import spec_of
-from interlock.state.repository import Repository, RepositoryError, repository, without_user
+from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
 from interlock.state.settings import Settings
 
 
@@ -359,12 +359,12 @@ _NO_FILE = "{what} names a file of this host, and a worker has other files. Leav
 def parse_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` for `--repo URL[@REF]`. Raises `UserError`."""
     try:
-        found = repository(text)
+        found = parse_repository(text)
     except RepositoryError as error:
         raise UserError(f"--repo: {error}") from error
     if SHAPES(found.url) != found.url:
         raise UserError(
-            f"--repo: {without_user(found.url)!r} holds a token. Workers use their own credentials."
+            f"--repo: {hide_credentials(found.url)!r} holds a token. Workers use their own credentials."
         )
     return {"url": found.url, "ref": found.ref, "deliver": deliver}
 

@@ -92,7 +92,9 @@ class Definitions:
     @classmethod
     def of(cls, configuration: Configuration) -> "Definitions":
         hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
-        return cls(hooks.hooks, agents.values(), modes.all(), configuration.loaded.settings.mcp_servers)
+        return cls(
+            hooks.hooks, agents.values(), modes.all(), configuration.loaded_settings.settings.mcp_servers
+        )
 
     def kept(self) -> dict[str, Any]:
         """Each by a name for people, with what decides whether it is the same."""
@@ -115,13 +117,13 @@ class Definitions:
 
 def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
-    rights = _rules_and_settings(configuration.rules.texts, configuration.loaded.settings)
+    rights = _rules_and_settings(configuration.rules.texts, configuration.loaded_settings.settings)
     return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
 
 
 def resolve_run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
     """`now`: its `rights_of`; `options.rights`: what the run started with."""
-    (texts, rules, problems), settings = configuration.rules, configuration.loaded.settings
+    (texts, rules, problems), settings = configuration.rules, configuration.loaded_settings.settings
     if options.rights is None or options.new_rules or options.rights == now:
         return RunRules(rules, problems, rules, settings, now, ())
     if options.repository:
@@ -249,9 +251,9 @@ def find_protected_paths(
 ) -> ProtectedPaths:
     """Return the files that control the program, wherever they are. `rules`: those of the run, with their checkers."""
     settings, env, places = (
-        configuration.loaded.settings,
+        configuration.loaded_settings.settings,
         configuration.environment.values,
-        configuration.places,
+        configuration.rule_places,
     )
     programs = _configured_commands(settings, configuration.hooks.hooks, rules)
     names, home = settings.context.file_names, places.home

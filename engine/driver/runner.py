@@ -83,8 +83,8 @@ from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
 from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Pipeline
-from interlock.prompts import digest
-from interlock.state.deps import Stopped, to_its_end
+from interlock.prompts import prompts_digest
+from interlock.state.deps import Stopped, await_despite_cancel
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -97,7 +97,7 @@ from interlock.state.errors import (
 )
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.run import WorkflowInput
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workflow import WorkflowContext
 
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
@@ -160,10 +160,10 @@ async def begin_run(
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()
-    title = redact_prompt(clean(chosen.title(inputs)), prepared)[:200]
+    title = redact_prompt(replace_surrogates(chosen.title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
-        "context_prompts": digest("context"),
+        "context_prompts": prompts_digest("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = repository_place(options) or str(prepared.workspace.root)
@@ -395,7 +395,7 @@ async def _drive_with_telemetry(
         prepared.warnings.append(NO_EXPORTER)
         return await _drive_under_lease(door, chosen, prepared, run, first)
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with exporter.load().followed(settings, env, warnings, store, run) as (env, more):
+    with exporter.load().follow_drive(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
         return await _drive_under_lease(
             replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first
@@ -421,7 +421,7 @@ async def _drive_under_lease(
                             placed(conn)
                     return await _advance_to_outcome(drive, chosen, prepared, first), drive.awaited
                 finally:
-                    await to_its_end(drive.close())
+                    await await_despite_cancel(drive.close())
         finally:
             lease.release()
 
@@ -524,4 +524,4 @@ async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfi
 
 async def _advance_shielded(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
     """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
-    return await to_its_end(advance, cancelled=drive.stop)
+    return await await_despite_cancel(advance, cancelled=drive.stop)

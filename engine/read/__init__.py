@@ -15,7 +15,7 @@ from interlock.engine.store.runs import deepest
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, display_name, is_hidden_node
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 STATUSES = ("running", "queued", "waiting", "interrupted", "done", "failed", "cancelled")
 ENDED = ("done", "failed", "cancelled")
@@ -124,7 +124,7 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
         raise UserError(
             f"Run {name!r} fits {number} runs: {ids}. Give more of the id; see: interlock runs --all"
         )
-    near = nearest(name, [*(r.run for r in newest), "latest"], 3)
+    near = did_you_mean(name, [*(r.run for r in newest), "latest"], 3)
     raise UserError(f"No run {name!r}.{near} List runs with: interlock runs --all")
 
 
@@ -246,7 +246,7 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
     for name in args:
         if known and name not in known:
             raise UserError(
-                f"{tool} takes no argument {name!r}.{nearest(name, known)} It takes {', '.join(known)}."
+                f"{tool} takes no argument {name!r}.{did_you_mean(name, known)} It takes {', '.join(known)}."
             )
     plan = ["plan"] if tool == "exit_plan_mode" and not str(args.get("plan") or "").strip() else []
     for name in plan or [n for n in known if tool == "approve" and args.get(n) is None]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from interlock.engine.read.calls import Call, calls, decisions_on, of_call
 from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, mode_of, step
+from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, approval_mode_state, next_state
 from interlock.state.errors import UserError
 from interlock.state.plan import MOVES_MARK
 
@@ -48,7 +48,7 @@ class _Walk:
         self.moves: list[Move] = []
 
     def go(self, event: str, by: Decision | None = None, why: str = "") -> None:
-        target = step(self.chart, self.at, event)
+        target = next_state(self.chart, self.at, event)
         self.moves.append(Move(event, self.at, target, by or {}, why))
         self.at = target
 
@@ -147,7 +147,7 @@ def mode_life(home: Path, run: str) -> Life:
     points = root_checkpoints(home, run)
     # What a prompt gives a run is in the checkpoint after the input's.
     begun = {point.step + 1 for point in points if point.source == "input"}
-    given = [(p.step, mode_of(p.values) or "default") for p in points if p.step in begun]
+    given = [(p.step, approval_mode_state(p.values) or "default") for p in points if p.step in begun]
     rows = [row for row in queries.steps(home, run) if (row["reason"] or "").startswith(MOVES_MARK)]
     noted = [(row["root_step"], row["reason"]) for row in rows if "|" not in row["namespace"]]
     if not given:

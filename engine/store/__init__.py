@@ -18,7 +18,7 @@ from interlock.engine.store.sqlite import Sqlite
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file
 from interlock.state.entry_points import find_entry_point
 from interlock.state.errors import ConfigError, StoreError
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 
 
 def adapter_of(path: Path) -> Adapter:
@@ -66,7 +66,7 @@ def select(home: Path, sql: str, *values: object) -> list[Any]:
 
     An id that was typed, or the name of a folder, may have bytes that aren't UTF-8: no row has them.
     """
-    values = tuple(clean(value) if isinstance(value, str) else value for value in values)
+    values = tuple(replace_surrogates(value) if isinstance(value, str) else value for value in values)
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 
@@ -81,7 +81,7 @@ def among(place: int = 1) -> str:
 
 def listed_as_keys(values: Iterable[str]) -> str:
     """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
-    return json.dumps(dict.fromkeys(map(clean, values)))
+    return json.dumps(dict.fromkeys(map(replace_surrogates, values)))
 
 
 class Store:

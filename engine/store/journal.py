@@ -27,7 +27,7 @@ from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
 from interlock.state.journal import EffectRow, JournalRow, NodeUpdate
 from interlock.state.run import HookEvent
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 
 
 class _Row(NamedTuple):
@@ -272,7 +272,7 @@ class SqlEffects:
         except (TypeError, ValueError):  # the saver refuses it, by the name of the state key
             return
         row = {**update._asdict(), "run": self.run, "task": task, "type": kind, "wrote": data}
-        row["raised"] = self.redact(clean(update.raised))
+        row["raised"] = self.redact(replace_surrogates(update.raised))
         self.conn.insert("node_updates", {**row, "at": unix_time()}, "replace")
 
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...

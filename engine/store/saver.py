@@ -44,12 +44,12 @@ from interlock.graphs.stored_values import (
     find_unstorable,
     make_type_loader,
 )
-from interlock.state.charts import RunChart, step
+from interlock.state.charts import RunChart, next_state
 from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL, RunError, exception_line
 from interlock.state.journal import Effects
 from interlock.state.task import CHILD
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 
 Notice = Callable[[str, Any], None]
 
@@ -460,7 +460,7 @@ def _bounded_repr(error: BaseException, most: int = 2_000) -> str:
         text = repr(error)
     except Exception:
         text = exception_line(error)
-    return clean(text if len(text) <= most else f"{text[: most - 1]}…")
+    return replace_surrogates(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def typed(row: tuple[str, bytes]) -> Any:
@@ -488,12 +488,12 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     `before`: the run's status so far. Raises `RunError` for a move that its chart doesn't have.
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
-    running = "running" if before == "open" else step(RunChart, before, "drive")
+    running = "running" if before == "open" else next_state(RunChart, before, "drive")
     if langgraph_internals.has_due_work(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
-    return step(RunChart, running, event), "done" if event == "finish" else outcome
+    return next_state(RunChart, running, event), "done" if event == "finish" else outcome
 
 
 def raise_id_clock(conn: Connection, thread: str) -> None:

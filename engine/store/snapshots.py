@@ -16,7 +16,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
-from interlock.state.deps import announced, to_its_end
+from interlock.state.deps import await_despite_cancel, await_with_notices
 from interlock.state.errors import RunError
 from interlock.state.events import SAVING, Emit, ErrorEvent, Progress
 
@@ -98,7 +98,7 @@ class SqlSnapshots:
                 return
             if not self._first(repository) and not ignored_in(read_options(self.conn, self.run)):
                 try:
-                    kept = await to_its_end(
+                    kept = await await_despite_cancel(
                         asyncio.to_thread(keep, repository, f"refs/ignored/{self.run}", commit)
                     )
                     if self.conn.blobs:
@@ -209,7 +209,7 @@ class SqlSnapshots:
             return ""
         try:
             self._made = made = self._made or self.make()
-            commit = await to_its_end(self._announced(made, changed))
+            commit = await await_despite_cancel(self._announced(made, changed))
             if self.conn.blobs:
                 await self._keep(made.repository, commit)
                 await self._keep_commits()
@@ -234,7 +234,7 @@ class SqlSnapshots:
             self.emit(Progress(what=SAVING, done=done, total=total, unit="files"))
 
         taken = asyncio.to_thread(made.take_snapshot, f"refs/runs/{self.run}", changed)
-        commit = await announced(taken, tell, self.patience_s)
+        commit = await await_with_notices(taken, tell, self.patience_s)
         if told:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
         return commit
@@ -245,9 +245,9 @@ class SqlSnapshots:
 
         if newest_stored(self.conn, [commit]):
             return
-        earlier = await to_its_end(asyncio.to_thread(repository.ancestors, commit))
+        earlier = await await_despite_cancel(asyncio.to_thread(repository.ancestors, commit))
         base = newest_stored(self.conn, earlier)
-        pack = await to_its_end(asyncio.to_thread(repository.pack_snapshot, commit, base))
+        pack = await await_despite_cancel(asyncio.to_thread(repository.pack_snapshot, commit, base))
         put_commit(self.conn, repository, commit, base, pack)
 
     async def _keep_commits(self) -> None:
@@ -256,7 +256,7 @@ class SqlSnapshots:
         if self.commits is None:
             return
         try:
-            changed = await to_its_end(asyncio.to_thread(self.commits))
+            changed = await await_despite_cancel(asyncio.to_thread(self.commits))
         except RunError as error:
             self.commits = None
             self.emit(ErrorEvent(severity="warning", message=f"{error}"))

@@ -17,7 +17,7 @@ from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
 from interlock.state.journal import DecisionRecord
 from interlock.state.names import ERROR_HANDLER, RAISED
-from interlock.state.node import inside
+from interlock.state.node import inner_task_id
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; the first eight digits distinguish a run's tasks."""
@@ -136,7 +136,7 @@ class StepLog:
             return numbers[name] - 1
 
     def _take_in(self, task: str, note: _StepNote) -> None:
-        within = inside(task)
+        within = inner_task_id(task)
         if last := self._notes.pop(within, None):
             note.inside = [*self._before.pop(within, ()), last]
             self._decided.setdefault(task, []).extend(self._decided.pop(within, ()))
@@ -150,7 +150,7 @@ class StepLog:
         return [_packed(done, len(note.namespace)) for done in note.inside]
 
     def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
-        within = inside(task)
+        within = inner_task_id(task)
         *before, self._notes[within] = (_unpacked(note, namespace) for note in done)
         self._before[within] = before
 
@@ -217,8 +217,8 @@ class StepLog:
         write_steps(conn, [*self._inside(conn, run, checkpoint, task)], self._kinds)
 
     def _inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
-        task, superstep = inside(task), inside(checkpoint[-12:])
-        if inside(task) in self._notes:
+        task, superstep = inner_task_id(task), inner_task_id(checkpoint[-12:])
+        if inner_task_id(task) in self._notes:
             yield from self._inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._save_decided(conn, run, task)
@@ -231,7 +231,7 @@ class StepLog:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for number, ran in enumerate(notes):
             if ran.inside:
-                yield from self._rows(run, "", inside(superstep), inside(task), ran.inside)
+                yield from self._rows(run, "", inner_task_id(superstep), inner_task_id(task), ran.inside)
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
             mark = f".{number}" if number else ""
             self._seq += 1

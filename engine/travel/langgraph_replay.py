@@ -20,9 +20,10 @@ from langgraph.errors import GraphInterrupt
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals, answered_requests
+from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import checkpoint_of
 from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
+from interlock.engine.store.run_copies import answered_requests
 from interlock.engine.store.runs import options_of
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
@@ -44,7 +45,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
-from interlock.state.text import jsonable
+from interlock.state.text import to_jsonable
 
 
 @dataclass(frozen=True)
@@ -288,9 +289,9 @@ def repeatable_text(value: Any) -> str:
     try:
         text = json.dumps(value, sort_keys=True, default=_text_of, allow_nan=False)
     except (ValueError, TypeError):  # what JSON lacks: such numbers and keys
-        text = json.dumps(jsonable(value), sort_keys=True, default=str)
+        text = json.dumps(to_jsonable(value), sort_keys=True, default=str)
     return _RANDOM_ID.sub('"id": ""', text)
 
 
 def _text_of(value: object) -> str:
-    return str(jsonable(value))
+    return str(to_jsonable(value))

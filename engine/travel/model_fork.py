@@ -17,8 +17,7 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.approvals import answered_requests
-from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.run_copies import answered_requests, change_newest
 from interlock.engine.store.runs import options_of
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (

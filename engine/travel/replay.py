@@ -25,10 +25,15 @@ from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
 from interlock.engine.store import Store, reading
-from interlock.engine.store.approvals import answered_requests
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.engine.store.run_copies import first_state_of, parent_of, request_hashes, seed
+from interlock.engine.store.run_copies import (
+    answered_requests,
+    first_state_of,
+    parent_of,
+    request_hashes,
+    seed,
+)
 from interlock.engine.store.runs import options_of, with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
@@ -50,7 +55,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -114,7 +119,7 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
         raise ConfigError(f"{file}: no function {name!r}.")
     nodes = [key for key, value in found.items() if callable(value) and declared(value)]
     has = ", ".join(nodes) or "none"
-    raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
+    raise ConfigError(f"{file}: no function {name!r} under @node.{did_you_mean(name, nodes)} It has: {has}.")
 
 
 class Point(NamedTuple):

@@ -25,12 +25,12 @@ from interlock.graphs.additions import nondeterministic_nodes, replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
-from interlock.prompts import digest
+from interlock.prompts import prompts_digest
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
-from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, error_result
 from interlock.state.checks import CheckEnd, Checks, TestChanges
 from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
 from interlock.state.deps import ContextSource
@@ -99,7 +99,10 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
-    same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
+    same_context = read_options(journal.conn, journal.run).get("context_prompts") in (
+        None,
+        prompts_digest("context"),
+    )
     transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
@@ -234,10 +237,10 @@ class RecordedToolset:
         return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
 
     async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
-        return failure("not_recorded", _NOT_RECORDED)
+        return error_result("not_recorded", _NOT_RECORDED)
 
     async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
-        return failure("not_recorded", _NOT_RECORDED)
+        return error_result("not_recorded", _NOT_RECORDED)
 
     def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
@@ -332,7 +335,7 @@ class Seen:
     ) -> None:
         """`states`: by root step. `steps`: those of the root graph."""
         self._row = row
-        self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
+        self._alike = options_of(home, row.run).get("context_prompts") in (None, prompts_digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
         taken = [step for step in steps if not step.failed]

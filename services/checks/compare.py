@@ -2,7 +2,6 @@
 back."""
 
 import difflib
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -16,7 +15,7 @@ from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotFile
-from interlock.services.snapshots.workspace_tree import read_content
+from interlock.services.snapshots.workspace_tree import blob_id, read_content
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
 
@@ -197,7 +196,7 @@ class Comparison:
                 data = read_content(place, found, _LONGEST)
         except OSError:
             return None
-        return None if data is None else SnapshotFile(found.st_mode, _blob_hash(data))
+        return None if data is None else SnapshotFile(found.st_mode, blob_id(data))
 
     def _text_now(self, path: str) -> str:
         try:
@@ -264,7 +263,3 @@ def _is_same_file(now: SnapshotFile, kept: SnapshotFile) -> bool:
 
 def _split_lines(text: str) -> list[str]:
     return text.encode(errors="surrogateescape").decode(errors="replace").splitlines()
-
-
-def _blob_hash(data: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

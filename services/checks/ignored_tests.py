@@ -83,7 +83,7 @@ class IgnoredTests(WorkspaceTree):
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
 
     def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
-        from interlock.tools._opening import entry_kind, open_directory  # as in `WorkspaceTree`
+        from interlock.tools.workspace_files import entry_kind, open_directory  # as in `WorkspaceTree`
 
         folder = Path(self._base + path)
         try:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from interlock.services.config.formats import parse_json
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
-from interlock.services.files.stamps import lies_there, real_path
+from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
 from interlock.state.settings import ModelSettings, Settings
@@ -272,7 +272,7 @@ def load_settings(
     return LoadedSettings(
         settings=settings.model_copy(update={"model": model}),
         files=[file for file, _ in read],
-        ignored=[] if trusted else [file for file in project if lies_there(file)],
+        ignored=[] if trusted else [file for file in project if path_exists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
         warnings=[
             *warnings,

@@ -24,14 +24,20 @@ from interlock.services.context.memory import (
 )
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
-from interlock.services.files.stamps import files_like, note
+from interlock.services.files.stamps import list_matching, record_look
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.command import MOST_PIECES, pieces
+from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
 from interlock.state.names import ELSEWHERE
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
-from interlock.state.text import clean, estimate_tokens, first_fault, misfit, nearest
-from interlock.state.tooling import Tool, ToolContext, naming
+from interlock.state.text import (
+    did_you_mean,
+    estimate_tokens,
+    first_validation_error,
+    replace_surrogates,
+    schema_violation,
+)
+from interlock.state.tooling import Tool, ToolContext, restrict_field
 from interlock.tools.control import (
     ACTIVATE_SKILL,
     CODEBASE_INVESTIGATOR,
@@ -58,7 +64,7 @@ def build_agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, T
         "invoke_agent": replace(
             INVOKE_AGENT,
             description=f"{INVOKE_AGENT.description}\nAgents:\n{listed}",
-            args=naming(InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"),
+            args=restrict_field(InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"),
         )
     }
     if INVESTIGATOR in definitions:
@@ -98,13 +104,13 @@ def can_call_server_tool(definition: AgentDefinition, name: str) -> bool:
 def _build_report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Build an argument model `{report}` validated against a JSON Schema and declared to the model with it."""
 
-    def fits(report: Any) -> Any:
-        if wrong := misfit(schema, report):
+    def validate_report(report: Any) -> Any:
+        if wrong := schema_violation(schema, report):
             raise ValueError(wrong)
         return report
 
     class CompleteTaskArgs(BaseModel, extra="forbid"):
-        report: Annotated[Any, AfterValidator(fits)]
+        report: Annotated[Any, AfterValidator(validate_report)]
 
         @classmethod
         def model_json_schema(cls, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
@@ -145,7 +151,7 @@ def _load_definitions(
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
-            note(path)
+            record_look(path)
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):
@@ -162,14 +168,14 @@ def _load_definitions(
 
 def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        place, what = first_fault(error)
+        place, what = first_validation_error(error)
         return f"{place!r}: {what}; it knows {', '.join(AgentDefinition.model_fields)}."
     return f"{' '.join(str(error).split())}."
 
 
 def _list_matching(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
-    return [path for folder in FOLDERS for path in files_like(base / folder, pattern)]
+    return [path for folder in FOLDERS for path in list_matching(base / folder, pattern)]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
@@ -185,7 +191,8 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
             if t not in {*TOOLS, *ALIASES, *ELSEWHERE} and not t.startswith("mcp_")
         ]
         problems += [
-            f"{agent.source}: agent {name!r} names {t!r}, no tool here.{nearest(t, [*TOOLS])}" for t in odd
+            f"{agent.source}: agent {name!r} names {t!r}, no tool here.{did_you_mean(t, [*TOOLS])}"
+            for t in odd
         ]
     return {**_load_shipped_agents(), **found}, problems
 
@@ -247,7 +254,9 @@ def _read_skill(file: Path, _: Path) -> tuple[str, Skill]:
         raise ValueError(f"'name' is {name!r}, expected a string")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= _DESCRIPTION:
         raise ValueError(f"'description' is missing, or no text of at most {_DESCRIPTION} characters")
-    skill = Skill(clean(name.strip()), clean(" ".join(description.split())), file.parent)
+    skill = Skill(
+        replace_surrogates(name.strip()), replace_surrogates(" ".join(description.split())), file.parent
+    )
     return skill.name, skill
 
 
@@ -258,7 +267,7 @@ def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
     description = f"{ACTIVATE_SKILL.description}\nSkills:\n{listed}"
     run = partial(_activate_skill, skills)
-    args = naming(ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
+    args = restrict_field(ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
     return {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=run)}
 
 
@@ -267,7 +276,7 @@ async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, 
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:
         real, top = resolve_in_roots(folder / name, [folder])
-        text = clean(read_text(real, _LARGEST, top))
+        text = replace_surrogates(read_text(real, _LARGEST, top))
     except UnreadableError as error:
         raise ToolError(
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
@@ -307,7 +316,7 @@ def _read_command(path: Path, base: Path) -> tuple[str, CustomCommand]:
         raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
     if not isinstance(description, str):
         raise ValueError(f"'description' is {description!r}, expected a string")
-    if (count := sum(piece.kind != "text" for piece in pieces(prompt))) > MOST_PIECES:
+    if (count := sum(piece.kind != "text" for piece in split_template(prompt))) > MOST_PIECES:
         raise ValueError(f"it has {count} of !{{…}} and @{{…}}, expected at most {MOST_PIECES}")
     return name, CustomCommand(name, prompt, description, str(path))
 

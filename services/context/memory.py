@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from interlock.services.config.settings import FOLDERS
 from interlock.services.files.filesystem import UnreadableError, is_file, read_text
 from interlock.services.files.protected import RULES, first_private_name, resolve_links, to_intended_path
-from interlock.services.files.stamps import lies_there, real_path
+from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def read_memory(file: Path, roots: Sequence[Path]) -> str:
 
 def find_git_root(directory: Path) -> Path | None:
     """Return the nearest directory, from this one upward, that contains `.git` (a directory or a file)."""
-    return next((d for d in (directory, *directory.parents) if lies_there(d / ".git")), None)
+    return next((d for d in (directory, *directory.parents) if path_exists(d / ".git")), None)
 
 
 def _candidate_files(
@@ -318,7 +318,7 @@ def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
         real, top = resolve_in_roots(path, allowed)
-        return RuleFile(shown, clean(read_text(real, FILE_LIMIT, top)).strip())
+        return RuleFile(shown, replace_surrogates(read_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
 

@@ -11,9 +11,9 @@ from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._content import (
+from interlock.tools.file_content import (
     MOST_CHARS,
     MOST_COLUMNS,
     binary_file_notice,
@@ -23,9 +23,9 @@ from interlock.tools._content import (
     omitted_lines_heading,
     to_media_part,
 )
-from interlock.tools._opening import path_kind, read_file_bytes, to_tool_error
 from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
 from interlock.tools.search.ripgrep import has_glob_characters
+from interlock.tools.workspace_files import path_kind, read_file_bytes, to_tool_error
 
 MOST_REFERENCES = 50
 """Maximum number per prompt; any further ones stay text."""
@@ -179,4 +179,6 @@ def _read_reference(
 
 
 def _text_reference(path: str, text: str, status: str) -> Reference:
-    return Reference(path, status, f"{len(text)} characters", (TextPart(text=clean(text) + "\n"),))
+    return Reference(
+        path, status, f"{len(text)} characters", (TextPart(text=replace_surrogates(text) + "\n"),)
+    )

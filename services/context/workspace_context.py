@@ -32,10 +32,10 @@ from interlock.state.context import (
     RuleFile,
     SystemFacts,
 )
-from interlock.state.deps import RunInfo, in_thread
+from interlock.state.deps import RunInfo, run_in_thread
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Workspace
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -134,7 +134,7 @@ class WorkspaceContext:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
     async def file(self, path: str) -> Reference:
-        return await in_thread(resolve_path, path, self.workspace)
+        return await run_in_thread(resolve_path, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
@@ -146,7 +146,7 @@ class WorkspaceContext:
         return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
-        return await in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
+        return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
@@ -224,9 +224,9 @@ def _parse_ide_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         raise TypeError("'path' and 'selectedText' are strings")
     if len(selection) > _MOST_CHARS:
         selection = selection[:_MOST_CHARS] + "… [cut]"
-    one: dict[str, Any] = {"path": clean(path), "active": entry.get("isActive") is True}
+    one: dict[str, Any] = {"path": replace_surrogates(path), "active": entry.get("isActive") is True}
     if cursor:
         one["cursor"] = {"line": int(cursor["line"]), "character": int(cursor["character"])}
     if selection:
-        one["selection"] = clean(selection)
+        one["selection"] = replace_surrogates(selection)
     return float(entry.get("timestamp") or 0), one

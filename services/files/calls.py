@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from interlock.prompts import load
+from interlock.prompts import load_prompt
 from interlock.services.files.filesystem import hash_file_at, remove_leftover, sha256, write_atomically
 from interlock.services.secrets.redaction import find_new_mark
 from interlock.state.calls import (
@@ -21,11 +21,11 @@ from interlock.state.calls import (
     Preview,
     ToolError,
     ToolResult,
-    failure,
+    error_result,
 )
 from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._opening import prepare_write_target, read_file_bytes, stat_without_links
+from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_without_links
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
@@ -190,7 +190,7 @@ class FileCalls:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.relative(path)
-        return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+        return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
 def _foreseen_key(
@@ -234,7 +234,7 @@ async def _compute_change(
     change = await tool.plan(args, context, files)
     redacts = context.settings.security.redact_secrets
     if redacts and (mark := find_new_mark(change.before or b"", change.after)):
-        raise ToolError("redacted", load("run/marked").text(mark=mark))
+        raise ToolError("redacted", load_prompt("run/marked").text(mark=mark))
     return change
 
 
@@ -271,7 +271,7 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
 
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
     shown = workspace.relative(Path(planned.path))
-    return failure(
+    return error_result(
         "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.services.files.stamps import note
+from interlock.services.files.stamps import record_look
 from interlock.state.errors import BusyError, RunError, StoreError
 
 CLOSED_FILE = 0o600
@@ -108,7 +108,7 @@ _AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read_file(path: Path, limit: int = _LARGEST) -> bytes:
     """Read a whole file. Raises `OSError`, also for a pipe, device or directory, and over `limit` bytes."""
-    note(path)
+    record_look(path)
     handle = os.open(path, _AT_ONCE)
     try:
         mode = os.fstat(handle).st_mode

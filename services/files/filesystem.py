@@ -23,7 +23,7 @@ from interlock.services.files.disk import (
     sync_after,
     sync_directory,
 )
-from interlock.services.files.stamps import note
+from interlock.services.files.stamps import record_look
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -37,7 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
-    note(path)
+    record_look(path)
     try:
         return path.is_file()
     except OSError:
@@ -49,12 +49,12 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import (
+    from interlock.tools.workspace_files import (
         NotAFileError,
         open_regular_file,
     )  # imports all tools: only when needed
 
-    note(path)
+    record_look(path)
     try:
         with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
@@ -86,7 +86,7 @@ def sha256(data: bytes) -> str:
 
 def hash_file_at(place: "Place") -> str | None:
     """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
-    from interlock.tools._opening import open_regular_file  # imports all tools: only when needed
+    from interlock.tools.workspace_files import open_regular_file  # imports all tools: only when needed
 
     digest = hashlib.sha256()
     try:
@@ -116,7 +116,7 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bo
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools._opening import stat_without_links  # imports all tools: only when needed
+    from interlock.tools.workspace_files import stat_without_links  # imports all tools: only when needed
 
     try:
         mode = stat.S_IMODE(stat_without_links(place).st_mode)

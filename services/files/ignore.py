@@ -13,7 +13,7 @@ from pathlib import Path
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.stamps import note
+from interlock.services.files.stamps import record_look
 
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"
@@ -184,12 +184,12 @@ def is_entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is
 def find_git_directory(top: str | Path) -> Path:
     """Return the git directory of a work tree, including linked ones, whose `.git` is a file naming the real one."""
     git = Path(top, ".git")
-    note(git)
+    record_look(git)
     try:
         if git.is_file():
             git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
             common = git / "commondir"
-            note(common)
+            record_look(common)
             git = git / _first_line(common) if common.is_file() else git
     except OSError:  # unreadable: treated as missing
         pass

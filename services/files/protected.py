@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.stamps import note, real_path
+from interlock.services.files.stamps import real_path, record_look
 from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
@@ -347,7 +347,7 @@ def paths_named_by_git(
     """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True)
     more configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
     seen = set() if seen is None else seen
-    note(config)
+    record_look(config)
     if depth > _NESTED or config in seen or not config.is_file():
         return
     seen.add(config)

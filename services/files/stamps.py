@@ -22,13 +22,13 @@ Look = Literal["content", "entries", "target"]
 
 
 class Stamps:
-    """The stamps of what is read in `noted`."""
+    """The stamps of what is read inside `recording`."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Look], Stamp] = {}
 
     @contextmanager
-    def noted(self) -> Generator[None]:
+    def recording(self) -> Generator[None]:
         """Note what is read inside the block."""
         before = _STAMPS.set(self)
         try:
@@ -66,33 +66,33 @@ def _stamp(path: str, look: Look, settled_ns: float = float("inf")) -> Stamp:
     return (*what, found.st_size, found.st_mtime_ns, changed)
 
 
-def note(path: str | Path, look: Look = "content") -> None:
+def record_look(path: str | Path, look: Look = "content") -> None:
     """Note that a path is about to be looked at. Call it first: what changes in between is seen then."""
     if (stamps := _STAMPS.get()) is not None:
         stamps.note(str(path), look)
 
 
-def lies_there(path: Path) -> bool:
+def path_exists(path: Path) -> bool:
     """Return whether a file, folder or link has this name."""
-    note(path)
+    record_look(path)
     return os.path.lexists(path)
 
 
 def real_path(path: str | Path) -> Path:
     """Return where a path leads."""
-    note(path, "target")
+    record_look(path, "target")
     return Path(os.path.realpath(path))
 
 
-def files_like(folder: Path, pattern: str) -> list[Path]:
+def list_matching(folder: Path, pattern: str) -> list[Path]:
     """Return the paths below a folder that match a pattern with one folder of `*` or `**`, sorted."""
     above, _, below = pattern.partition("*")
     top = folder / above.rpartition("/")[0]
-    note(top, "entries")
+    record_look(top, "entries")
     if _STAMPS.get() is not None and below.startswith("*"):
         for name, _, _ in os.walk(top):
-            note(name, "entries")
+            record_look(name, "entries")
     elif _STAMPS.get() is not None and "/" in below:
         for one in top.glob("*"):
-            note(one / below.partition("/")[2])
+            record_look(one / below.partition("/")[2])
     return sorted(folder.glob(pattern))

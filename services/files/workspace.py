@@ -25,9 +25,9 @@ from interlock.services.files.protected import (
 )
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
-from interlock.tools._opening import Kind, entry_kind, open_directory, stat_without_links
+from interlock.tools.workspace_files import Kind, entry_kind, open_directory, stat_without_links
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
@@ -114,7 +114,7 @@ class FolderWorkspace:
         real = self._resolve_allowed(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
-        if (shown := clean(str(real))) != str(real):  # nor can the journal name it
+        if (shown := replace_surrogates(str(real))) != str(real):  # nor can the journal name it
             raise PathRefused(
                 f"{path!r} leads to {shown!r}, a name that isn't UTF-8; change it with a command."
             )
@@ -153,7 +153,7 @@ class FolderWorkspace:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
         inside = path.is_relative_to(self.root)
         text = (path.relative_to(self.root) if inside else path).as_posix()
-        return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", clean(text))
+        return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", replace_surrogates(text))
 
     def ignored(self, path: Path, *, git: bool = True) -> bool:
         root = self._root_of(path)

@@ -15,7 +15,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
 from interlock.state.run import HookEvent
-from interlock.state.text import clean, clean_json, first_fault
+from interlock.state.text import clean_json, first_validation_error, replace_surrogates
 from interlock.state.tooling import Ended, Processes
 
 BLOCKS = 2
@@ -98,11 +98,13 @@ def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float =
     reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
     if ended.exit_code == BLOCKS:
         text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
-        reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
+        reply = reply.model_copy(
+            update={"decision": "block", "reason": replace_surrogates(text)[:REASON_CHARS]}
+        )
     elif problem := _failure_reason(ended, stderr, timeout_s) or unread or unfit:
         reply = _restrict_failed_reply(answer or {}, problem, required)
     elif answer is None:
-        reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
+        reply = Reply(message=replace_surrogates(ended.output.strip())[:REASON_CHARS])
     if reply.decision == "block" and not reply.reason:
         reply = reply.model_copy(update={"reason": NO_REASON})
     took = round(ended.duration_s * 1000)
@@ -138,7 +140,7 @@ def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     try:
         answer = _Answer.model_validate(fields)
     except ValidationError as error:
-        return Reply(), f"its output can't be used: {': '.join(first_fault(error))}"
+        return Reply(), f"its output can't be used: {': '.join(first_validation_error(error))}"
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
     reply = Reply(
@@ -167,7 +169,7 @@ def _to_decision(word: object) -> HookDecision:
 def _failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
     """Return why the hook failed, or an empty string."""
     detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
-    tail = f": {clean(detail)}" if detail else ""
+    tail = f": {replace_surrogates(detail)}" if detail else ""
     match ended.how:
         case "not_started":
             return f"it could not be started: {ended.output or 'its supervisor ended'}"

@@ -16,7 +16,7 @@ from interlock.services.config.settings import (
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 ALIASES: dict[str, HookEvent] = {
@@ -38,7 +38,7 @@ def unknown_event_message(name: str) -> str:
     """Explain that a name is not an event, suggesting the one probably meant."""
     if name in ("enabled", "disabled", "notifications"):
         return f"unknown event; write hooksConfig.{name}."
-    return f"unknown event.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
+    return f"unknown event.{did_you_mean(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
 
 
 TOOL_EVENTS: frozenset[HookEvent] = frozenset({"BeforeTool", "AfterTool"})
@@ -248,7 +248,7 @@ class _HookReader:
         except ValidationError as error:
             raise ConfigError(describe_validation_error(self.source, table, error, f"{place}.")) from None
         for key in found.model_extra or ():
-            hint = nearest(key, model.model_fields, cutoff=0.6)
+            hint = did_you_mean(key, model.model_fields, cutoff=0.6)
             self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
         return found
 

@@ -17,7 +17,7 @@ from interlock.services.files.disk import (
     to_disk_error,
 )
 from interlock.state.errors import StoreError
-from interlock.tools._syntax import is_parser_installed
+from interlock.tools.code_definitions import is_parser_installed
 
 VERSION = "3" if is_parser_installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
@@ -39,13 +39,13 @@ class IndexFile:
         self._conn: sqlite3.Connection | None = None
         self._lock: int | None = None
 
-    def lock(self) -> bool:
+    def try_lock(self) -> bool:
         """Become the writer; False if another process is. The lock is released if the process dies. Raises
         `StoreError`: the lock can't be opened."""
         if self._lock is not None:
             return True
         lock = self.path.with_suffix(".lock")
-        with self._usable(lock):
+        with self._require_usable_paths(lock):
             make_private_directory(self.path.parent)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -61,36 +61,36 @@ class IndexFile:
             os.close(self._lock)
             self._lock = None
 
-    def writable(self) -> sqlite3.Connection:
+    def open_for_writing(self) -> sqlite3.Connection:
         """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
                 conn = self._open()
-                if (found := _version(conn)) != VERSION:
+                if (found := _stored_version(conn)) != VERSION:
                     if found is not None:  # its free pages would keep what an older version stored
-                        self._remove()
+                        self._delete_files()
                         conn = self._open()
-                    self._make(conn)
+                    self._create_tables(conn)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                self._remove()
+                self._delete_files()
                 conn = self._open()
-                self._make(conn)
+                self._create_tables(conn)
             return conn
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         """Recreate the index empty; requires the lock."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
-            self._make(self._open())
+            self._create_tables(self._open())
 
-    def readable(self) -> sqlite3.Connection | None:
+    def open_for_reading(self) -> sqlite3.Connection | None:
         """Open for reading; None if there is no index of this version."""
         if self._conn is None and not self.path.exists():
             return None
         try:
             conn = self._open()
-            return conn if _version(conn) == VERSION else None
+            return conn if _stored_version(conn) == VERSION else None
         except sqlite3.DatabaseError:
             self._close()
             return None
@@ -101,7 +101,7 @@ class IndexFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._conn is None:
-            with self._usable(*(Path(f"{self.path}{end}") for end in _ENDS)):
+            with self._require_usable_paths(*(Path(f"{self.path}{end}") for end in _ENDS)):
                 make_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -113,7 +113,7 @@ class IndexFile:
         return self._conn
 
     @contextmanager
-    def _usable(self, *files: Path) -> Generator[None]:
+    def _require_usable_paths(self, *files: Path) -> Generator[None]:
         """Check that nothing but files stands at the index's places; describe the error of opening them."""
         try:
             for path in (self.path.parent, *files):
@@ -127,8 +127,8 @@ class IndexFile:
         except OSError as error:
             raise to_disk_error(error, self.path) from error
 
-    def _make(self, conn: sqlite3.Connection) -> None:
-        with transaction(conn):
+    def _create_tables(self, conn: sqlite3.Connection) -> None:
+        with write_transaction(conn):
             for table in _TABLES:
                 conn.execute(f"drop table if exists {table}")
             for statement in Path(__file__).with_name("schema.sql").read_text("utf-8").split(";\n"):
@@ -141,7 +141,7 @@ class IndexFile:
             self._conn.close()
             self._conn = None
 
-    def _remove(self) -> None:
+    def _delete_files(self) -> None:
         self._close()
         for end in _ENDS:
             with suppress(FileNotFoundError):
@@ -149,14 +149,14 @@ class IndexFile:
 
 
 @contextmanager
-def transaction(conn: sqlite3.Connection) -> Generator[None]:
+def write_transaction(conn: sqlite3.Connection) -> Generator[None]:
     """What is written in it is written together."""
     conn.execute("begin immediate")
     with conn:
         yield
 
 
-def _version(conn: sqlite3.Connection) -> str | None:
+def _stored_version(conn: sqlite3.Connection) -> str | None:
     if conn.execute("select 1 from sqlite_master where name = 'meta'").fetchone() is None:
         return None
     row = conn.execute("select value from meta where key = 'version'").fetchone()

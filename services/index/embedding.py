@@ -49,13 +49,13 @@ class Embedder:
     async def vectors(self, texts: Sequence[str], *, question: bool = False) -> list[bytes]:
         """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
-            self._ask = await asyncio.to_thread(self._made)
+            self._ask = await asyncio.to_thread(self._connect_model)
         slots = asyncio.Semaphore(_AT_ONCE)
         parts = [list(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
-        found = await asyncio.gather(*(self._answer(part, question, slots) for part in parts))
-        return await asyncio.to_thread(_normalised, list(chain.from_iterable(found)))
+        found = await asyncio.gather(*(self._embed_batch(part, question, slots) for part in parts))
+        return await asyncio.to_thread(_normalize_vectors, list(chain.from_iterable(found)))
 
-    async def _answer(self, texts: list[str], question: bool, slots: asyncio.Semaphore) -> Vectors:
+    async def _embed_batch(self, texts: list[str], question: bool, slots: asyncio.Semaphore) -> Vectors:
         assert self._ask is not None
         async with slots:
             for attempt in range(_TRIES):
@@ -63,27 +63,31 @@ class Embedder:
                     found = await self._ask(texts, question)
                 except _TryAgain as busy:
                     if attempt == _TRIES - 1:
-                        raise self._failed(str(busy)) from None
+                        raise self._to_tool_error(str(busy)) from None
                     await asyncio.sleep(_DELAY_S * 2**attempt)
                     continue
                 if len(found) != len(texts):
-                    raise self._failed(f"it gave {len(found)} vectors for {len(texts)} texts")
+                    raise self._to_tool_error(f"it gave {len(found)} vectors for {len(texts)} texts")
                 return found
         raise AssertionError
 
-    def _failed(self, why: str) -> ToolError:
+    def _to_tool_error(self, why: str) -> ToolError:
         return ToolError("embedding_failed", f"The embedding model {self.name!r} failed: {why}.")
 
-    def _made(self) -> _Ask:
+    def _connect_model(self) -> _Ask:
         provider, colon, model = self.name.partition(":")
         if not colon:
-            return self._gemini(self.name)
-        makers = {"openai": self._openai, "model2vec": self._model2vec, "gemini": self._gemini}
+            return self._connect_gemini(self.name)
+        makers = {
+            "openai": self._connect_openai,
+            "model2vec": self._load_model2vec,
+            "gemini": self._connect_gemini,
+        }
         if provider in makers:
             return makers[provider](model)
-        raise self._failed("expected a Gemini id, openai:MODEL or model2vec:FOLDER")
+        raise self._to_tool_error("expected a Gemini id, openai:MODEL or model2vec:FOLDER")
 
-    def _openai(self, model: str) -> _Ask:
+    def _connect_openai(self, model: str) -> _Ask:
         import httpx
 
         url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
@@ -99,25 +103,25 @@ class Embedder:
             except httpx.TransportError as error:
                 raise _TryAgain(f"{url}: {error or type(error).__name__}") from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise self._failed(f"{url}: {error}") from error
+                raise self._to_tool_error(f"{url}: {error}") from error
             if answer.status_code in _AGAIN:
                 raise _TryAgain(f"{url} answered {answer.status_code}")
             if answer.status_code != _OK:
-                raise self._failed(f"{url} answered {answer.status_code} {answer.text[:200]!r}")
+                raise self._to_tool_error(f"{url} answered {answer.status_code} {answer.text[:200]!r}")
             try:
                 rows = sorted(answer.json()["data"], key=lambda row: row["index"])
                 return [row["embedding"] for row in rows]
             except (ValueError, KeyError, TypeError) as error:
-                raise self._failed(f"{url} answered something else than embeddings") from error
+                raise self._to_tool_error(f"{url} answered something else than embeddings") from error
 
         return ask
 
-    def _gemini(self, model: str) -> _Ask:
+    def _connect_gemini(self, model: str) -> _Ask:
         key = find_gemini_key(self._env)
         if key is None:
-            raise self._failed(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
+            raise self._to_tool_error(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
         if why := version_problem("google-genai"):
-            raise self._failed(why)
+            raise self._to_tool_error(why)
         from langchain_google_genai import GoogleGenerativeAIEmbeddings
         from langchain_google_genai._common import GoogleGenerativeAIError
 
@@ -142,19 +146,19 @@ class Embedder:
                 why = " ".join(str(error.__cause__ or error).split())[:200]
                 if code is None or code in _AGAIN:
                     raise _TryAgain(why) from error
-                raise self._failed(why) from error
+                raise self._to_tool_error(why) from error
 
         return ask
 
-    def _model2vec(self, folder: str) -> _Ask:
+    def _load_model2vec(self, folder: str) -> _Ask:
         try:
             loader: Any = import_module("model2vec")
         except ImportError as error:
-            raise self._failed(f"it isn't installed: {_EXTRA}") from error
+            raise self._to_tool_error(f"it isn't installed: {_EXTRA}") from error
         try:
             model = loader.StaticModel.from_pretrained(folder)
         except Exception as error:  # any error its loaders raise
-            raise self._failed(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
+            raise self._to_tool_error(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
 
         async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - it has one task
             return await asyncio.to_thread(model.encode, texts)
@@ -162,7 +166,7 @@ class Embedder:
         return ask
 
 
-def _normalised(vectors: Vectors) -> list[bytes]:
+def _normalize_vectors(vectors: Vectors) -> list[bytes]:
     try:
         np: Any = import_module("numpy")
     except ImportError as error:

@@ -13,16 +13,23 @@ from typing import TypeVar
 
 from interlock.services.files.disk import convert_store_errors
 from interlock.services.files.filesystem import sha256
-from interlock.services.index.database import IndexFile, transaction
+from interlock.services.index.database import IndexFile, write_transaction
 from interlock.services.index.embedding import Embedder
-from interlock.services.index.ranking import Meanings, by_words, columns, ranked
-from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
+from interlock.services.index.ranking import VectorSearch, rank_candidates, search_by_words, word_columns
+from interlock.services.index.sources import (
+    PreparedFile,
+    Source,
+    iterate_sources,
+    outermost_left_out,
+    prepare_file,
+    read_source,
+)
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
-from interlock.state.deps import StopFlag, in_thread
+from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
-from interlock.tools._syntax import load_languages
+from interlock.tools.code_definitions import load_languages
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
@@ -43,13 +50,13 @@ class WorkspaceIndex:
         self._failed = ""
         """Why this update computes no vectors, although a model is set."""
         self._file = IndexFile(home, workspace.root, embedder.identity if embedder else "")
-        self._meanings = Meanings()
+        self._meanings = VectorSearch()
         self._one = threading.Lock()
         self._updating = asyncio.Lock()
         self._named = "."
         self._found: list[Source] | None = None
         self._pending: deque[Source] | None = None
-        self._batch: list[Indexed] = []
+        self._batch: list[PreparedFile] = []
         self._total = 0
         self._lacking: set[str] = set()
         """Unchanged files that are indexed without vectors."""
@@ -78,13 +85,13 @@ class WorkspaceIndex:
         return self
 
     async def scan(self) -> bool:
-        return await self._in_turn(self._scan)
+        return await self._run_exclusively(self._scan)
 
     async def compare(self) -> tuple[int, int]:
-        return await self._in_turn(self._compare)
+        return await self._run_exclusively(self._compare)
 
     async def chunk(self) -> int:
-        return await self._in_turn(self._chunk)
+        return await self._run_exclusively(self._chunk)
 
     async def embed(self) -> None:
         if not self._batch:  # the previous process cut them
@@ -106,10 +113,10 @@ class WorkspaceIndex:
         if not self._batch:
             with suppress(ToolError):  # the query says why only words are compared
                 await (self.embed() if self.embeds else self.chunk())
-        return await self._in_turn(self._store)
+        return await self._run_exclusively(self._store)
 
     async def release(self) -> None:
-        await self._in_turn(self._release)  # cancelled work may still be running in its thread
+        await self._run_exclusively(self._release)  # cancelled work may still be running in its thread
 
     async def query(self, asked: Asked) -> Candidates:
         error, vector = self._failed or None, None
@@ -118,17 +125,17 @@ class WorkspaceIndex:
                 (vector,) = await self._embedder.vectors([asked.query], question=True)
             except ToolError as failed:
                 error = str(failed)
-        found = await self._in_turn(self._query, asked, vector)
+        found = await self._run_exclusively(self._query, asked, vector)
         return found.model_copy(update={"error": error})
 
     def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
-        return ranked(found, asked)
+        return rank_candidates(found, asked)
 
     async def read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
-        return await self._in_turn(self._read, ranked)
+        return await self._run_exclusively(self._read, ranked)
 
     async def info(self) -> IndexInfo:
-        return await self._in_turn(self._info)
+        return await self._run_exclusively(self._info)
 
     async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
@@ -156,19 +163,19 @@ class WorkspaceIndex:
         with self._one:
             self._file.close()
 
-    async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
+    async def _run_exclusively(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: StopFlag) -> T:
             with self._one, convert_store_errors(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()
                 return work(*args)
 
-        return await in_thread(locked)
+        return await run_in_thread(locked)
 
     def _scan(self) -> bool:
-        if not self._file.lock():
+        if not self._file.try_lock():
             return False
-        found = sources(self._workspace, self._named, self._check)
+        found = iterate_sources(self._workspace, self._named, self._check)
         self._found = [source for source in found if self._redact(source.path) == source.path]
         self._pending, self._batch, self._failed = None, [], ""
         return True
@@ -181,11 +188,13 @@ class WorkspaceIndex:
         if self._found is None and not self._scan():
             self._pending = deque()  # another process is building it
             return 0, 0
-        conn = self._file.writable()
+        conn = self._file.open_for_writing()
         found = self._found or []
         # Files of a folder that another search named stay as they are, as long as it is there.
         kept = {
-            inside for (inside,) in conn.execute("select distinct inside from files") if self._stays(inside)
+            inside
+            for (inside,) in conn.execute("select distinct inside from files")
+            if self._keeps_folder(inside)
         }
         rows = conn.execute("select path, inside, embedded, signature, sha256 from files")
         known = {row[0]: row[1:] for row in rows if row[1] not in kept}
@@ -195,13 +204,13 @@ class WorkspaceIndex:
             inside, embedded, signature, digest = known.pop(source.path, ("", 1, "", ""))
             unmoved = inside == source.inside
             if not (unmoved and signature and signature == source.signature):
-                touched = unmoved and digest and self._digest(source) == digest
+                touched = unmoved and digest and self._file_digest(source) == digest
                 (same if touched else pending).append(source)
                 if not touched:
                     continue
             if not embedded:
                 lacking.append(source)
-        with transaction(conn):
+        with write_transaction(conn):
             conn.executemany(
                 "update files set signature = ? where path = ?",
                 [(s.signature, s.path) for s in same if s.signature],
@@ -210,19 +219,21 @@ class WorkspaceIndex:
             conn.execute("update meta set value = ? where key = 'total'", (str(len(found)),))
         for path in known:
             self._check()
-            with transaction(conn):
-                _forget(conn, path)
+            with write_transaction(conn):
+                _delete_file(conn, path)
         self._pending, self._total = deque([*pending, *lacking]), len(found)
         self._lacking = {source.path for source in lacking}
         return len(self._pending), len(known)
 
-    def _stays(self, inside: str) -> bool:
-        if inside in ("", left_out_around(self._workspace, self._named)):
+    def _keeps_folder(self, inside: str) -> bool:
+        if inside in ("", outermost_left_out(self._workspace, self._named)):
             return False
-        return left_out_around(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
+        return (
+            outermost_left_out(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
+        )
 
-    def _digest(self, source: Source) -> str:
-        data = read(self._workspace, source.path)
+    def _file_digest(self, source: Source) -> str:
+        data = read_source(self._workspace, source.path)
         return "" if data is None else sha256(data)
 
     def _chunk(self) -> int:
@@ -231,8 +242,8 @@ class WorkspaceIndex:
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
-            data = read(self._workspace, source.path)
-            self._batch.append(indexed(source, data or b"", self._redact))
+            data = read_source(self._workspace, source.path)
+            self._batch.append(prepare_file(source, data or b"", self._redact))
             size += len(data or b"")
             if size > _BATCH_BYTES:
                 break
@@ -241,14 +252,14 @@ class WorkspaceIndex:
     def _store(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
             return 0, self._total
-        conn = self._file.writable()
-        if self._other_model(conn):
-            self._file.make_anew()
+        conn = self._file.open_for_writing()
+        if self._has_other_vector_size(conn):
+            self._file.recreate()
             return self._compare()[0], self._total
-        with transaction(conn):
+        with write_transaction(conn):
             for file in self._batch:
-                _forget(conn, file.source.path)
-                _add(conn, file, embedded=not self._failed)
+                _delete_file(conn, file.source.path)
+                _insert_file(conn, file, embedded=not self._failed)
             last = len(self._pending) <= len(self._batch)
             conn.execute("update meta set value = ? where key = 'complete'", ("1" if last else "",))
         for _ in self._batch:
@@ -256,24 +267,24 @@ class WorkspaceIndex:
         self._batch = []
         return len(self._pending), self._total
 
-    def _other_model(self, conn: sqlite3.Connection) -> bool:
+    def _has_other_vector_size(self, conn: sqlite3.Connection) -> bool:
         """Return whether the model with this name now returns vectors of another length."""
         made = next((v for file in self._batch for v in file.vectors), None)
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)
 
     def _query(self, asked: Asked, vector: bytes | None) -> Candidates:
-        conn = self._file.readable()
+        conn = self._file.open_for_reading()
         if conn is None:
             return Candidates()
         most = asked.limit * _CANDIDATES
-        words = tuple(by_words(conn, asked, most))
+        words = tuple(search_by_words(conn, asked, most))
         if vector is None:
             return Candidates(words=words)
         return Candidates(words=words, meanings=tuple(self._meanings.nearest(conn, vector, asked, most)))
 
     def _read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
-        conn = self._file.readable()
+        conn = self._file.open_for_reading()
         if conn is None:
             return []
         sql = """select path, start, end, code from chunks join files on files.id = chunks.file
@@ -286,17 +297,17 @@ class WorkspaceIndex:
         ]
 
     async def built(self) -> tuple[int, int]:
-        return await self._in_turn(self._built)
+        return await self._run_exclusively(self._count_indexed_files)
 
-    def _built(self) -> tuple[int, int]:
-        if (conn := self._file.readable()) is None:
+    def _count_indexed_files(self) -> tuple[int, int]:
+        if (conn := self._file.open_for_reading()) is None:
             return 0, 0
         (total,) = conn.execute("select value from meta where key = 'total'").fetchone()
         (files,) = conn.execute("select count(*) from files").fetchone()
         return files, max(files, int(total))
 
     def _info(self) -> IndexInfo:
-        conn = self._file.readable()
+        conn = self._file.open_for_reading()
         if conn is None:
             return IndexInfo(state="none")
         files = conn.execute("select count(*) from files").fetchone()[0]
@@ -305,7 +316,7 @@ class WorkspaceIndex:
         return IndexInfo(state="indexed" if complete else "indexing", files=files, chunks=count)
 
 
-def _forget(conn: sqlite3.Connection, path: str) -> None:
+def _delete_file(conn: sqlite3.Connection, path: str) -> None:
     """Delete a file. The word index stores no text, so deletion must pass the indexed text again."""
     row = conn.execute("select id from files where path = ?", (path,)).fetchone()
     if row is None:
@@ -313,12 +324,12 @@ def _forget(conn: sqlite3.Connection, path: str) -> None:
     for chunk, name, code in conn.execute("select id, name, code from chunks where file = ?", row).fetchall():
         conn.execute(
             "insert into terms (terms, rowid, path, name, said, code) values ('delete', ?, ?, ?, ?, ?)",
-            (chunk, *columns(path, name, code)),
+            (chunk, *word_columns(path, name, code)),
         )
     conn.execute("delete from files where id = ?", row)
 
 
-def _add(conn: sqlite3.Connection, file: Indexed, embedded: bool) -> None:
+def _insert_file(conn: sqlite3.Connection, file: PreparedFile, embedded: bool) -> None:
     source = file.source
     (file_id,) = conn.execute(
         "insert into files (path, language, inside, embedded, signature, sha256)"

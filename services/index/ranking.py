@@ -35,30 +35,35 @@ _SILENT = frozenset(
 """Stop words of queries."""
 
 
-def split(text: str) -> str:
+def split_words(text: str) -> str:
     """Return a text's words in lower case, followed by their parts if they are compound names."""
-    return " ".join([_spelled(word) for word in _WORD.findall(text)])
+    return " ".join([_word_with_parts(word) for word in _WORD.findall(text)])
 
 
-def columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
+def word_columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
     """Return a chunk's words as indexed: from its path, name, comments, and whole text.
 
     The path's suffix is dropped, as it is implied by the language.
     """
     comments = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
-    return split(path.rpartition(".")[0] or path), split(name), split(comments), split(code)
+    return (
+        split_words(path.rpartition(".")[0] or path),
+        split_words(name),
+        split_words(comments),
+        split_words(code),
+    )
 
 
 @lru_cache(maxsize=1 << 16)
-def _spelled(word: str) -> str:
+def _word_with_parts(word: str) -> str:
     parts = _PART.findall(word) if word.isascii() else [part for part in word.split("_") if part]
     low = word.lower()
     return low if len(parts) < 2 else " ".join([low, *parts]).lower()
 
 
-def words_of(query: str) -> list[str]:
+def significant_words(query: str) -> list[str]:
     """Return the distinct significant words of a query, or all of them if none is significant."""
-    words = list(dict.fromkeys(split(query).split()))
+    words = list(dict.fromkeys(split_words(query).split()))
     return [word for word in words if word not in _SILENT] or words
 
 
@@ -97,13 +102,13 @@ class _Stemmer:
 _stemmer = cache(_Stemmer)
 
 
-def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[int, float]]:
+def search_by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[int, float]]:
     """Return chunk ids with scores relative to the best, best first."""
-    words = _looked_up(conn, asked.query)
+    words = _find_known_words(conn, asked.query)
     if not words:
         return []
     match = " OR ".join(f'"{word}"' for word in words)
-    condition, values = _narrowed(asked)
+    condition, values = _filter_condition(asked)
     found = conn.execute(
         f"""select terms.rowid, -terms.rank from terms
         cross join chunks on chunks.id = terms.rowid cross join files on files.id = chunks.file
@@ -114,14 +119,14 @@ def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[in
     return [(chunk, value / full) for chunk, value in found]
 
 
-def _looked_up(conn: sqlite3.Connection, query: str) -> list[str]:
+def _find_known_words(conn: sqlite3.Connection, query: str) -> list[str]:
     """Return the query words found in the index, rarest first."""
     total = (
         conn.execute("select max(id) from chunks").fetchone()[0] or 0
     )  # count(*) takes 10 ms on large tables
     stem = _stemmer()
-    words = {stem(word): word for word in words_of(query)}
-    counts = {word: row[0] for s, word in words.items() if s and (row := _count(conn, s))}
+    words = {stem(word): word for word in significant_words(query)}
+    counts = {word: row[0] for s, word in words.items() if s and (row := _count_chunks_with(conn, s))}
     kept: list[str] = []
     places = 0
     for word in sorted(counts, key=lambda word: (counts[word], word))[:_MOST_TERMS]:
@@ -132,11 +137,11 @@ def _looked_up(conn: sqlite3.Connection, query: str) -> list[str]:
     return kept
 
 
-def _count(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
+def _count_chunks_with(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
     return conn.execute("select doc from counts where term = ?", (stem,)).fetchone()
 
 
-def _narrowed(asked: Asked) -> tuple[str, list[str]]:
+def _filter_condition(asked: Asked) -> tuple[str, list[str]]:
     """Build the SQL filter. Paths in a folder sort between `folder/` and `folder0`."""
     folder = asked.path.strip("/")
     conditions = [
@@ -152,7 +157,7 @@ def _narrowed(asked: Asked) -> tuple[str, list[str]]:
     return "".join(f" and {c}" for c in conditions), values
 
 
-class Meanings:
+class VectorSearch:
     """The index's vectors, cached in memory until it changes.
 
     Searches by brute force, as sqlite-vec would; that needs loadable extensions, which many Pythons lack.
@@ -170,7 +175,7 @@ class Meanings:
         np: Any = import_module("numpy")
 
         self._load(conn, len(vector))
-        condition, values = _narrowed(asked)
+        condition, values = _filter_condition(asked)
         ids, vectors = self._ids, self._vectors
         if condition:
             rows = conn.execute(
@@ -200,7 +205,7 @@ class Meanings:
         self._at = now
 
 
-def ranked(found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+def rank_candidates(found: Candidates, asked: Asked) -> list[tuple[int, float]]:
     """See `CodeIndex.rank`. With both measures uses reciprocal rank: 1 for a chunk that is first in both."""
     if not found.meanings:
         best = found.words

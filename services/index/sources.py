@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
 from interlock.services.files.ignore import is_generated_folder
-from interlock.services.index.ranking import columns
+from interlock.services.index.ranking import word_columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import open_regular_file, resolve_allowed_file
-from interlock.tools._syntax import Definition, detect_language, find_definitions
+from interlock.tools.code_definitions import Definition, detect_language, find_definitions
+from interlock.tools.workspace_files import open_regular_file, resolve_allowed_file
 
 LEAST, MOST = 50, 1000
 """Characters per chunk; shorter ones are merged with a neighbour or dropped."""
@@ -51,17 +51,19 @@ class _Piece(NamedTuple):
     name: str
 
 
-def chunks(source: bytes, language: str) -> list[Chunk]:
+def cut_into_chunks(source: bytes, language: str) -> list[Chunk]:
     """Cut a file into chunks, in order. Bytes that aren't UTF-8 are replaced."""
     text = source.decode("utf-8", "replace").replace("\r\n", "\n")
     lines = _Lines(text.split("\n"))
     if language == "markdown":
-        pieces = _sections(lines)
+        pieces = _cut_at_headings(lines)
     else:
         found = find_definitions(source, language)
         whole = _Piece(0, len(lines.lines), "")
-        pieces = lines.inside(whole, _nested(found)) if found else list(lines.cut(whole))
-    return [chunk for piece in lines.joined(pieces) for chunk in lines.chunks(piece)]
+        pieces = (
+            lines.cut_scope(whole, _nest_definitions(found)) if found else list(lines.cut_by_lines(whole))
+        )
+    return [chunk for piece in lines.merge_short_pieces(pieces) for chunk in lines.to_chunks(piece)]
 
 
 class _Tree(NamedTuple):
@@ -69,7 +71,7 @@ class _Tree(NamedTuple):
     inner: list["_Tree"]
 
 
-def _nested(found: Sequence[Definition]) -> list[_Tree]:
+def _nest_definitions(found: Sequence[Definition]) -> list[_Tree]:
     """Nest definitions; one that begins on the line where its neighbour ends is absorbed by it."""
     top: list[_Tree] = []
     path: list[_Tree] = []
@@ -99,28 +101,28 @@ class _Lines:
     def size(self, start: int, end: int) -> int:
         return self._until[end] - self._until[start]
 
-    def inside(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
+    def cut_scope(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
         """Cut a scope into its definitions, whole where short enough, and the text between them."""
         pieces: list[_Piece] = []
         at = scope.start
         for definition, deeper in inner:
-            start = self._with_comment(definition.start - 1, at)
-            pieces += self.cut(scope._replace(start=at, end=start))
+            start = self._include_comment_above(definition.start - 1, at)
+            pieces += self.cut_by_lines(scope._replace(start=at, end=start))
             name = f"{scope.name}.{definition.name}" if scope.name else definition.name
             piece = _Piece(start, definition.end, name)
             if self.size(start, definition.end) <= TOLERATED:
                 pieces.append(piece)
             else:
-                pieces += self.inside(piece, deeper) if deeper else self.cut(piece)
+                pieces += self.cut_scope(piece, deeper) if deeper else self.cut_by_lines(piece)
             at = definition.end
-        return [*pieces, *self.cut(scope._replace(start=at))]
+        return [*pieces, *self.cut_by_lines(scope._replace(start=at))]
 
-    def _with_comment(self, start: int, first: int) -> int:
+    def _include_comment_above(self, start: int, first: int) -> int:
         while start > first and _COMMENT.match(self.lines[start - 1]):
             start -= 1
         return start
 
-    def cut(self, piece: _Piece) -> Iterator[_Piece]:
+    def cut_by_lines(self, piece: _Piece) -> Iterator[_Piece]:
         """Cut by lines into pieces within the tolerance, except longer single lines; avoids a short last piece."""
         start, stop = piece.start, piece.end
         while start < stop and not self.lines[start].strip():
@@ -138,12 +140,12 @@ class _Lines:
         if start < stop:
             yield piece._replace(start=start, end=stop)
 
-    def joined(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+    def merge_short_pieces(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
         """Merge pieces that are too short with the next one if the result is short enough."""
         waiting: _Piece | None = None
         for piece in pieces:
             if waiting is not None:
-                small = min(self._filled(waiting), self._filled(piece)) < LEAST
+                small = min(self._stripped_length(waiting), self._stripped_length(piece)) < LEAST
                 if small and self.size(waiting.start, piece.end) <= MOST:
                     larger = max(waiting, piece, key=lambda p: (bool(p.name), self.size(p.start, p.end)))
                     waiting = larger._replace(start=waiting.start, end=piece.end)
@@ -153,10 +155,10 @@ class _Lines:
         if waiting is not None:
             yield waiting
 
-    def _filled(self, piece: _Piece) -> int:
+    def _stripped_length(self, piece: _Piece) -> int:
         return len("\n".join(self.lines[piece.start : piece.end]).strip())
 
-    def chunks(self, piece: _Piece) -> Iterator[Chunk]:
+    def to_chunks(self, piece: _Piece) -> Iterator[Chunk]:
         """Yield chunks without blank lines at either end; a line that is too long is split."""
         start, end = piece.start, piece.end
         while end > start and not self.lines[end - 1].strip():
@@ -171,7 +173,7 @@ class _Lines:
             yield Chunk(start + 1, end, piece.name, text[at : at + step])
 
 
-def _sections(lines: _Lines) -> list[_Piece]:
+def _cut_at_headings(lines: _Lines) -> list[_Piece]:
     """Cut at headings, ignoring those in fenced code."""
     starts = [(0, "")]
     fence = ""
@@ -186,7 +188,9 @@ def _sections(lines: _Lines) -> list[_Piece]:
             starts.append((number - 1, lines.lines[number - 1].strip()))
     starts.append((len(lines.lines), ""))
     sections = (_Piece(start, end, name) for (start, name), (end, _) in pairwise(starts))
-    return [piece for section in sections if section.end > section.start for piece in lines.cut(section)]
+    return [
+        piece for section in sections if section.end > section.start for piece in lines.cut_by_lines(section)
+    ]
 
 
 LARGEST = 1 << 20
@@ -206,7 +210,7 @@ class Source(NamedTuple):
     """The hidden, ignored or made folder around it, in which only searches that name it look; empty: none."""
 
 
-class Indexed(NamedTuple):
+class PreparedFile(NamedTuple):
     """A file to be indexed: its chunks with their words and, later, vectors."""
 
     source: Source
@@ -217,40 +221,42 @@ class Indexed(NamedTuple):
     vectors: list[bytes]
 
 
-def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
+def iterate_sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
     """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
     (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
-    around = left_out_around(workspace, named)
+    around = outermost_left_out(workspace, named)
     for inside in ("", around) if around else ("",):
-        for path in map(Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_left_out)):
+        for path in map(
+            Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_is_left_out)
+        ):
             language = detect_language(path)
-            if language is not None and (found := _signature(path)) is not None:
+            if language is not None and (found := _file_signature(path)) is not None:
                 yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
 
 
-def left_out_around(workspace: Workspace, named: str) -> str:
+def outermost_left_out(workspace: Workspace, named: str) -> str:
     """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
     none."""
     at = workspace.root
     for name in Path(named).parts:
-        beside, at = _names(at), at / name
-        if _left_out(name, beside, _names(at)) or workspace.ignored(at):
+        beside, at = _list_names(at), at / name
+        if _is_left_out(name, beside, _list_names(at)) or workspace.ignored(at):
             return at.relative_to(workspace.root).as_posix()
     return ""
 
 
-def _names(directory: Path) -> set[str]:
+def _list_names(directory: Path) -> set[str]:
     try:
         return set(os.listdir(directory))  # noqa: PTH208 - only names are wanted
     except OSError:
         return set()
 
 
-def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
+def _is_left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
     return name.startswith(".") or is_generated_folder(name, beside, inside)
 
 
-def _signature(path: Path) -> str | None:
+def _file_signature(path: Path) -> str | None:
     try:
         found = path.lstat()
         str(path).encode()
@@ -263,7 +269,7 @@ def _signature(path: Path) -> str | None:
     return f"{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}.{found.st_ino}"
 
 
-def read(workspace: Workspace, path: str) -> bytes | None:
+def read_source(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
         if resolve_allowed_file(workspace, workspace.root / path, ignored=True) is None:
@@ -275,10 +281,10 @@ def read(workspace: Workspace, path: str) -> bytes | None:
     return data if len(data) <= LARGEST else None
 
 
-def indexed(source: Source, data: bytes, redact: Redactor) -> Indexed:
+def prepare_file(source: Source, data: bytes, redact: Redactor) -> PreparedFile:
     """Prepare a file, without its secrets. Binary and unreadable files get no chunks, but are recorded: nothing reads
     them again."""
     text = "" if b"\0" in data else data.decode("utf-8", "replace")
-    found = chunks(redact(text, lines=True).encode(), source.language)
-    words = [columns(source.path, chunk.name, chunk.text) for chunk in found]
-    return Indexed(source, sha256(data), found, words, [])
+    found = cut_into_chunks(redact(text, lines=True).encode(), source.language)
+    words = [word_columns(source.path, chunk.name, chunk.text) for chunk in found]
+    return PreparedFile(source, sha256(data), found, words, [])

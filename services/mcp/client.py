@@ -17,14 +17,14 @@ from interlock.services.mcp.content import (
     CallInput,
     Content,
     InputWantedError,
-    answer,
-    content_of,
-    page_wanted,
-    prompt_of,
-    resource_of,
+    answer_input_request,
+    requested_page_form,
+    to_content,
+    to_prompt_content,
+    to_resource_content,
 )
-from interlock.services.mcp.spec import ServerSpec, ServerTool, resource_reader, server_tool
-from interlock.services.mcp.wire import AnsweredError, LostError, exchange, watched
+from interlock.services.mcp.exchanges import AnsweredError, LostError, watch_exchange, watch_transport
+from interlock.services.mcp.spec import ServerSpec, ServerTool, make_resource_reader, to_server_tool
 from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
@@ -67,10 +67,10 @@ class Listing:
     templates: tuple[ServerItem, ...] = ()
     prompts: tuple[ServerItem, ...] = ()
 
-    def reader(self, spec: ServerSpec) -> Iterator[ServerTool]:
+    def resource_readers(self, spec: ServerSpec) -> Iterator[ServerTool]:
         """Yield the tool with which models read resources, if there are any."""
         if self.resources or self.templates:
-            yield resource_reader(spec, [*self.resources, *self.templates])
+            yield make_resource_reader(spec, [*self.resources, *self.templates])
 
 
 @dataclass
@@ -89,32 +89,34 @@ class ServerSession:
         self.instructions = visible((self.client.instructions or "").strip())
         self.version = visible(f"{info.name} {info.version}") if info else ""
 
-    async def listing(self) -> Listing:
+    async def list_offerings(self) -> Listing:
         """List everything that the server's capabilities include."""
         can, client = self.client.server_capabilities, self.client
         tools: list[ServerTool] = []
         refused: list[str] = []
-        for tool in await self._list("tools", client.list_tools, refused) if can.tools else ():
-            made = server_tool(self.spec, tool)
+        for tool in await self._list_pages("tools", client.list_tools, refused) if can.tools else ():
+            made = to_server_tool(self.spec, tool)
             if isinstance(made, ServerTool):
                 tools.append(made)
             elif made:
                 refused.append(made)
         resources, templates, prompts = list[Any](), list[Any](), list[Any]()
         if can.resources:
-            resources = await self._list("resources", client.list_resources, refused)
-            templates = await self._list("resources/templates", client.list_resource_templates, refused)
+            resources = await self._list_pages("resources", client.list_resources, refused)
+            templates = await self._list_pages("resources/templates", client.list_resource_templates, refused)
         if can.prompts:
-            prompts = await self._list("prompts", client.list_prompts, refused)
+            prompts = await self._list_pages("prompts", client.list_prompts, refused)
         return Listing(
             tools=tuple(tools),
             refused=tuple(refused),
-            resources=tuple(_item(r.uri, r.description or r.name) for r in resources),
-            templates=tuple(_item(t.uri_template, t.description or t.name) for t in templates),
-            prompts=tuple(_item(p.name, p.description, p.arguments or ()) for p in prompts),
+            resources=tuple(_to_server_item(r.uri, r.description or r.name) for r in resources),
+            templates=tuple(_to_server_item(t.uri_template, t.description or t.name) for t in templates),
+            prompts=tuple(_to_server_item(p.name, p.description, p.arguments or ()) for p in prompts),
         )
 
-    async def _list(self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]) -> list[Any]:
+    async def _list_pages(
+        self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]
+    ) -> list[Any]:
         """Return all pages, without the entries that the protocol doesn't know: those are `refused`.
 
         A server that refuses the list keeps its other ones; some announce resources and have no templates.
@@ -124,8 +126,8 @@ class ServerSession:
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(_PAGES):
-            with exchange() as one:
-                one.screen = partial(self._screen, what, refused)
+            with watch_exchange() as one:
+                one.screen = partial(self._drop_misfitting_entries, what, refused)
                 try:
                     page = await fetch(cursor=cursor)
                 except MCPError as error:
@@ -144,7 +146,7 @@ class ServerSession:
         if what != "resources/templates" or error.error.code != METHOD_NOT_FOUND:
             refused.append(f"{what}/list: it refused: {visible(error.error.message)} ({error.error.code})")
 
-    def _screen(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+    def _drop_misfitting_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
         key = "resourceTemplates" if what == "resources/templates" else what
         entries: Any = result.get(key)
@@ -152,16 +154,16 @@ class ServerSession:
             return
         result[key] = kept = list[Any]()
         for entry in cast("list[Any]", entries):
-            if wrong := self._misfit(f"{what}/list", {**result, key: [entry]}):
+            if wrong := self._protocol_misfit(f"{what}/list", {**result, key: [entry]}):
                 name = str(
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
-                if self.spec.counts(name):
+                if self.spec.includes_tool(name):
                     refused.append(f"{what.partition('/')[0][:-1]} {visible(name)!r}: {wrong}")
             else:
                 kept.append(entry)
 
-    def _misfit(self, method: str, result: dict[str, Any]) -> str:
+    def _protocol_misfit(self, method: str, result: dict[str, Any]) -> str:
         """Return what of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
         from mcp_types.methods import validate_server_result
 
@@ -192,9 +194,9 @@ class ServerSession:
         self.under_way.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = content_of(await _answer(request, timeout_s, self._mend))
+            content = to_content(await _await_answer(request, timeout_s, self._mend_call_result))
         except AnsweredError as error:
-            if wanted := asked.wanted or page_wanted(error.error):
+            if wanted := asked.wanted or requested_page_form(error.error):
                 raise InputWantedError(wanted) from error
             raise
         finally:
@@ -203,26 +205,30 @@ class ServerSession:
             raise InputWantedError(asked.wanted)
         return content
 
-    def _mend(self, result: dict[str, Any]) -> None:
+    def _mend_call_result(self, result: dict[str, Any]) -> None:
         """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
         method = "tools/call"
-        if self._misfit(method, result) and isinstance(parts := result.setdefault("content", []), list):
+        if self._protocol_misfit(method, result) and isinstance(
+            parts := result.setdefault("content", []), list
+        ):
             result["content"] = [
                 {"type": "text", "text": json.dumps(part, ensure_ascii=False)}
-                if self._misfit(method, {"content": [part]})
+                if self._protocol_misfit(method, {"content": [part]})
                 else part
                 for part in cast("list[Any]", parts)
             ]
 
     async def read(self, uri: str) -> Content:
-        return resource_of(await _answer(self.client.read_resource(uri), self.spec.timeout_s))
+        return to_resource_content(await _await_answer(self.client.read_resource(uri), self.spec.timeout_s))
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
-        return prompt_of(await _answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s))
+        return to_prompt_content(
+            await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
+        )
 
 
 @asynccontextmanager
-async def session(
+async def open_session(
     spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
 ) -> AsyncGenerator[ServerSession]:
     """Connect. `transport` creates a fresh one; `changed` is called when the server's offerings change."""
@@ -241,20 +247,20 @@ async def session(
         cache=None,
         read_timeout_seconds=spec.timeout_s,
         client_info=about,
-        **_callbacks(workspace, under_way, changed),
+        **_make_callbacks(workspace, under_way, changed),
     )
-    client = await _connected(wanted, transport)
-    listening = asyncio.create_task(_listen(client, changed))
+    client = await _connect_client(wanted, transport)
+    listening = asyncio.create_task(_subscribe_to_changes(client, changed))
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
-        client.session.validate_tool_result = _believed
+        client.session.validate_tool_result = _skip_validation
         yield ServerSession(spec, client, under_way)
     finally:
         listening.cancel()  # not awaited: if the transport broke, this task is cancelled too
         await client.__aexit__(None, None, None)
 
 
-def _callbacks(
+def _make_callbacks(
     workspace: Path, under_way: Sequence[CallInput], changed: Callable[[], None]
 ) -> dict[str, Any]:
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
@@ -265,7 +271,7 @@ def _callbacks(
         return ListRootsResult(roots=[root])
 
     async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001 - the SDK's signature
-        return answer(under_way, params)
+        return answer_input_request(under_way, params)
 
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") in _LIST_CHANGED:
@@ -274,12 +280,12 @@ def _callbacks(
     return {"list_roots_callback": roots, "elicitation_callback": asks, "message_handler": heard}
 
 
-async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
+async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
-    client = wanted(watched(transport()), mode="legacy")
-    with exchange() as one:
+    client = wanted(watch_transport(transport()), mode="legacy")
+    with watch_exchange() as one:
         try:
             return await client.__aenter__()
         except Exception as error:
@@ -288,7 +294,7 @@ async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], An
                 if one.status in _REFUSALS and one.status not in _SIGN_IN:
                     raise NotStreamableError(str(one.problem)) from error
                 raise one.problem or error from error
-    return await wanted(watched(transport()), mode="auto").__aenter__()
+    return await wanted(watch_transport(transport()), mode="auto").__aenter__()
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -298,7 +304,7 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _listen(client: "Client", changed: Callable[[], None]) -> None:
+async def _subscribe_to_changes(client: "Client", changed: Callable[[], None]) -> None:
     """Subscribe to changes: required by the current protocol; with older ones servers notify unasked."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
     from mcp.shared.exceptions import MCPError
@@ -315,11 +321,11 @@ async def _listen(client: "Client", changed: Callable[[], None]) -> None:
             changed()  # for changes missed in the meantime
 
 
-async def _believed(name: str, result: Any) -> None:
+async def _skip_validation(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
 
 
-async def _answer(
+async def _await_answer(
     request: Awaitable[Any], within_s: float, screen: Callable[[Any], None] | None = None
 ) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
@@ -327,13 +333,13 @@ async def _answer(
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError
 
-    with exchange() as one:
+    with watch_exchange() as one:
         one.screen = screen
         try:
             return await request
         except MCPError as error:
-            await one.settled()
-            raise one.failure(error, within_s) from error
+            await one.wait_until_taken()
+            raise one.interpret_error(error, within_s) from error
         except InputRequiredRoundsExceededError as error:
             raise AnsweredError("it asked for more and more input") from error
         except ValidationError as error:
@@ -342,6 +348,6 @@ async def _answer(
             raise LostError(f"the connection broke ({type(error).__name__})") from error
 
 
-def _item(name: str, description: str | None, arguments: Any = ()) -> ServerItem:
+def _to_server_item(name: str, description: str | None, arguments: Any = ()) -> ServerItem:
     args = tuple(visible(a.name) + ("*" if a.required else "") for a in arguments)
     return ServerItem(name=visible(name), description=visible((description or "").strip()), args=args)

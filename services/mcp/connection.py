@@ -14,9 +14,15 @@ from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
-from interlock.services.mcp.client import Listing, NotStreamableError, ServerSession, first_cause, session
+from interlock.services.mcp.client import (
+    Listing,
+    NotStreamableError,
+    ServerSession,
+    first_cause,
+    open_session,
+)
+from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk
 from interlock.services.mcp.spec import ServerSpec
-from interlock.services.mcp.wire import AnsweredError, LostError, load_sdk
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
@@ -121,9 +127,9 @@ class Connection:
             self._start()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
-        await self._until_settled(self._since + wait_s - time.monotonic())
+        await self._wait_until_settled(self._since + wait_s - time.monotonic())
 
-    async def live(self) -> ServerSession:
+    async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
         if not self.usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
@@ -162,26 +168,26 @@ class Connection:
     def _start(self) -> None:
         self.problem = ""
         self._tried.clear()
-        self._unsettle()
-        self._task = asyncio.create_task(self._serve(), name=f"MCP server {self.spec.name}")
+        self._mark_unsettled()
+        self._task = asyncio.create_task(self._keep_connected(), name=f"MCP server {self.spec.name}")
 
-    def _unsettle(self) -> None:
+    def _mark_unsettled(self) -> None:
         self._since = time.monotonic()
         self._settled.clear()
 
-    async def _until_settled(self, timeout_s: float) -> None:
+    async def _wait_until_settled(self, timeout_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, timeout_s)):
                 await self._settled.wait()
 
-    async def _serve(self) -> None:
+    async def _keep_connected(self) -> None:
         """Reconnect a server that was connected before when it is lost; at once if a session is requested."""
         known, retries = False, 0
         while not self._closing:
             self._asked.clear()
             self._tried.clear()
             began = time.monotonic()
-            connected = await self._connected()
+            connected = await self._run_session()
             known = known or connected
             if not connected:
                 self._tried.set()
@@ -196,15 +202,15 @@ class Connection:
         self._settled.set()
         self._tried.set()
 
-    async def _connected(self) -> bool:
+    async def _run_session(self) -> bool:
         """Run one session from start to end; returns whether it connected."""
-        connected = await self._session_over(self.spec)
+        connected = await self._run_session_over(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
-            connected = await self._session_over(replace(self.spec, transport="sse", or_sse=False))
+            connected = await self._run_session_over(replace(self.spec, transport="sse", or_sse=False))
         self.problem = self.lost
         return connected
 
-    async def _session_over(self, spec: ServerSpec) -> bool:
+    async def _run_session_over(self, spec: ServerSpec) -> bool:
         self._lost, self._changed, self._refuses_http, connected = "", False, False, False
         try:
             async with AsyncExitStack() as stack:
@@ -212,24 +218,24 @@ class Connection:
                 await asyncio.to_thread(load_sdk)
                 async with asyncio.timeout(self._connect_s):
                     transport = partial(self._transport, spec, self._on_lost)
-                    made = session(spec, transport, self._workspace, self._on_change)
+                    made = open_session(spec, transport, self._workspace, self._on_change)
                     live = await stack.enter_async_context(made)
-                    self.listing = await live.listing()
+                    self.listing = await live.list_offerings()
                 self._instructions, self._version, self.spec = live.instructions, live.version, spec
                 self._session, self.problem, connected = live, "", True
-                await self._until_lost(live)
+                await self._wait_until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
             self._refuses_http = isinstance(first_cause(error), NotStreamableError)
-            self._on_lost(_reason(error, spec.timeout_s, self._connect_s))
+            self._on_lost(_describe_cause(error, spec.timeout_s, self._connect_s))
         return connected
 
-    async def _until_lost(self, live: ServerSession) -> None:
+    async def _wait_until_lost(self, live: ServerSession) -> None:
         while not self._lost and not self._closing:
             self._wake.clear()
             if self._changed:
                 await asyncio.sleep(_SETTLE_S)
                 self._changed = False
-                self.listing = await live.listing()
+                self.listing = await live.list_offerings()
             else:
                 self._settled.set()
                 self._tried.set()
@@ -239,22 +245,22 @@ class Connection:
         """Retire the session."""
         self._lost = self._lost or why
         self._session = None
-        self._unsettle()
+        self._mark_unsettled()
         self._tried.clear()
         self._wake.set()
 
     def _on_change(self) -> None:
         self._changed = True
-        self._unsettle()
+        self._mark_unsettled()
         self._wake.set()
 
-    def gone(self, why: LostError, session: ServerSession) -> None:
+    def record_loss(self, why: LostError, session: ServerSession) -> None:
         """Record that a request found the session lost."""
         if self._session is session:
             self._on_lost(str(why) or CONNECTION_ENDED)
 
 
-def _reason(error: BaseException, timeout_s: float, connect_s: float) -> str:
+def _describe_cause(error: BaseException, timeout_s: float, connect_s: float) -> str:
     """Describe the first cause in one line. `timeout_s`: the server's own limit; `connect_s`: that of its start."""
     error = first_cause(error)
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
@@ -286,7 +292,7 @@ class _Recorded:
 _RECORDED = TypeAdapter(_Recorded)
 
 
-def known(one: Connection) -> dict[str, Any]:
+def to_recorded_state(one: Connection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
     view = one.view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
@@ -298,7 +304,7 @@ class RecordedConnection(Connection):
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
         """`record`: JSON of what `known` returned; empty if the run never asked."""
-        super().__init__(spec, _never, workspace)
+        super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem
         self._version, self._instructions = self._was.version, self._was.instructions
@@ -310,9 +316,9 @@ class RecordedConnection(Connection):
     async def ready(self) -> None:
         """Nothing to wait for."""
 
-    async def live(self) -> ServerSession:
+    async def require_session(self) -> ServerSession:
         raise UnavailableError(_WHY)
 
 
-def _never(*_: object) -> NoReturn:
+def _refuse_transport(*_: object) -> NoReturn:
     raise AssertionError("a replay starts no server")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.state.calls import FilledForm, Form
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean_json, replace_surrogates
 
 if TYPE_CHECKING:
     from mcp.types import ElicitResult, ErrorData
@@ -37,47 +37,47 @@ class Content:
     is_error: bool = False
 
 
-def content_of(result: Any) -> Content:
+def to_content(result: Any) -> Content:
     """Convert a tool's result. Content that is only structured becomes JSON."""
-    made = _joined(result.content, is_error=bool(result.is_error))
+    made = _join_blocks(result.content, is_error=bool(result.is_error))
     if made.text or result.structured_content is None:
         return made
     text = json.dumps(result.structured_content, ensure_ascii=False, indent=2)
-    return Content(clean(text), made.data, made.is_error)
+    return Content(replace_surrogates(text), made.data, made.is_error)
 
 
-def resource_of(result: Any) -> Content:
-    return _parts([_resource(c, i) for i, c in enumerate(result.contents)])
+def to_resource_content(result: Any) -> Content:
+    return _join_parts([_convert_resource(c, i) for i, c in enumerate(result.contents)])
 
 
-def prompt_of(result: Any) -> Content:
+def to_prompt_content(result: Any) -> Content:
     """Convert a prompt's messages; each is prefixed with its role if roles differ."""
     parts: list[str | Data] = []
     several = len({m.role for m in result.messages}) > 1
     for place, message in enumerate(result.messages):
         parts += [f"[{message.role}]"] if several else []
-        parts.append(_block(message.content, place))
-    return _parts(parts)
+        parts.append(_convert_block(message.content, place))
+    return _join_parts(parts)
 
 
-def _joined(blocks: Any, is_error: bool = False) -> Content:
-    return _parts([_block(block, place) for place, block in enumerate(blocks)], is_error)
+def _join_blocks(blocks: Any, is_error: bool = False) -> Content:
+    return _join_parts([_convert_block(block, place) for place, block in enumerate(blocks)], is_error)
 
 
-def _parts(parts: list[str | Data], is_error: bool = False) -> Content:
+def _join_parts(parts: list[str | Data], is_error: bool = False) -> Content:
     texts = [part if isinstance(part, str) else part.place for part in parts]
     data = tuple(part for part in parts if isinstance(part, Data))
-    return Content(clean("\n\n".join(text for text in texts if text)), data, is_error)
+    return Content(replace_surrogates("\n\n".join(text for text in texts if text)), data, is_error)
 
 
-def _block(block: Any, place: int) -> str | Data:
+def _convert_block(block: Any, place: int) -> str | Data:
     match block.type:
         case "text":
             return block.text
         case "image" | "audio":
-            return _data(block.data, block.type, block.mime_type, place)
+            return _decode_data(block.data, block.type, block.mime_type, place)
         case "resource":
-            found = _resource(block.resource, place)
+            found = _convert_resource(block.resource, place)
             return f"[resource {block.resource.uri}]\n{found}" if isinstance(found, str) else found
         case "resource_link":
             about = f": {block.description}" if block.description else ""
@@ -86,14 +86,14 @@ def _block(block: Any, place: int) -> str | Data:
             return f"[{other}: of a kind that can't be shown]"
 
 
-def _resource(contents: Any, place: int) -> str | Data:
+def _convert_resource(contents: Any, place: int) -> str | Data:
     if hasattr(contents, "text"):
         return contents.text
     mime = contents.mime_type or "application/octet-stream"
-    return _data(contents.blob, "image" if mime.startswith("image/") else "file", mime, place)
+    return _decode_data(contents.blob, "image" if mime.startswith("image/") else "file", mime, place)
 
 
-def _data(text: str, kind: Literal["image", "audio", "file"], mime: str, place: int) -> str | Data:
+def _decode_data(text: str, kind: Literal["image", "audio", "file"], mime: str, place: int) -> str | Data:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -121,34 +121,34 @@ class CallInput:
         self._filled = filled
         self.wanted: Form | None = None
 
-    def values(self, form: Form) -> dict[str, Any] | None:
+    def values_for(self, form: Form) -> dict[str, Any] | None:
         """Return the values given for exactly this form, the one the person was shown."""
         return next((filled.values for filled in self._filled if filled.form == form), None)
 
 
-def answer(under_way: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":
+def answer_input_request(under_way: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":
     """Answer a server's request for input, which doesn't say which call it belongs to."""
     from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
 
-    form = form_of(params)
+    form = to_form(params)
     for call in under_way:
-        if (values := call.values(form)) is not None:
+        if (values := call.values_for(form)) is not None:
             return ElicitResult(action="accept", content=None if form.url else values)
     if under_way:
         under_way[-1].wanted = form
     return ErrorData(code=INVALID_REQUEST, message=_LATER)
 
 
-def form_of(params: Any) -> Form:
+def to_form(params: Any) -> Form:
     if params.mode == "url":
-        return Form(message=clean(params.message), url=clean(params.url))
+        return Form(message=replace_surrogates(params.message), url=replace_surrogates(params.url))
     schema: Any = clean_json(dict(params.requested_schema))
     fields: dict[str, Any] = {n: f for n, f in schema.get("properties", {}).items() if isinstance(f, dict)}
     needed = tuple(name for name in schema.get("required") or () if name in fields)
-    return Form(message=clean(params.message), fields=fields, needed=needed)
+    return Form(message=replace_surrogates(params.message), fields=fields, needed=needed)
 
 
-def page_wanted(error: Any) -> Form | None:
+def requested_page_form(error: Any) -> Form | None:
     """Return the page that an error asks to visit, if any."""
     if error is None or error.code != _URL_NEEDED:
         return None
@@ -156,6 +156,6 @@ def page_wanted(error: Any) -> Form | None:
     from pydantic import ValidationError
 
     try:
-        return form_of(ElicitRequestURLParams.model_validate(error.data["elicitations"][0]))
+        return to_form(ElicitRequestURLParams.model_validate(error.data["elicitations"][0]))
     except (KeyError, IndexError, TypeError, ValidationError):
         return None

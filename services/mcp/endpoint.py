@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from interlock.services.mcp.exchanges import AnsweredError, Exchange, LostError, NotRunError, current_exchange
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
-from interlock.services.mcp.wire import AnsweredError, Exchange, LostError, NotRunError, current
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SHOWN = 200
 
 
 @asynccontextmanager
-async def streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGenerator[tuple[Any, Any]]:
+async def open_streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGenerator[tuple[Any, Any]]:
     """Open the SDK's transport. Cross-origin redirects aren't followed: headers may contain credentials.
 
     `auth` signs in if the server requires it; without it `lost` is called with instructions.
@@ -37,7 +37,7 @@ async def streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGen
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    client = partial(_client(spec, auth is not None, lost), headers=dict(spec.headers or {}))
+    client = partial(_make_client_class(spec, auth is not None, lost), headers=dict(spec.headers or {}))
     timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
     if spec.transport == "sse":
 
@@ -54,28 +54,28 @@ async def streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGen
         yield both
 
 
-def needed(spec: ServerSpec) -> str:
+def sign_in_needed_message(spec: ServerSpec) -> str:
     """Explain a 401 from a server."""
     if any(name.lower() == "authorization" for name in spec.headers or {}):
         return "it refused the Authorization header of settings (401)"
     return f"it wants you to sign in: interlock mcp auth {spec.name}"
 
 
-def _client(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
+def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
     """Return the class of an HTTP client that notes what becomes of each request."""
     import httpx2
 
     class Client(httpx2.AsyncClient):
         async def send(self, request: "Request", **kwargs: Any) -> "Response":
-            one = current() if request.method == "POST" else None
+            one = current_exchange() if request.method == "POST" else None
             if one is not None and spec.transport == "sse":
                 one.on_its_way = asyncio.Event()
             try:
                 response = await super().send(request, **kwargs)
-                await _examine(response, one, spec, signs_in)
+                await _examine_response(response, one, spec, signs_in)
             except Exception as error:
                 if one is not None:
-                    one.problem = _in_place_of_response(error)
+                    one.problem = _interpret_exception(error)
                     lost(str(one.problem))
                 raise
             finally:
@@ -84,22 +84,24 @@ def _client(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
             if one is not None and one.problem is not None and spec.transport == "sse":
                 lost(str(one.problem))  # the SDK would wait for the answer
             if response.status_code == _UNAUTHORIZED and not signs_in:
-                lost(needed(spec))
+                lost(sign_in_needed_message(spec))
             return response
 
     return Client
 
 
-async def _examine(response: "Response", one: Exchange | None, spec: ServerSpec, signs_in: bool) -> None:
+async def _examine_response(
+    response: "Response", one: Exchange | None, spec: ServerSpec, signs_in: bool
+) -> None:
     """Limit a response's size, and note in `one`, if the request is watched, what isn't an answer to it."""
     import httpx2
 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     events = kind == "text/event-stream" and response.is_success
-    resumed = current() if events and spec.transport == "http" else None
+    resumed = current_exchange() if events and spec.transport == "http" else None
     if resumed is not None:  # the answer's stream, the first one or what continues it
         resumed.streamed, resumed.problem = True, None
-    response.stream = _limited(response.stream, resumed, events)
+    response.stream = _limit_body(response.stream, resumed, events)
     if one is None or response.status_code in _REDIRECTS:
         return
     one.status = response.status_code
@@ -110,16 +112,16 @@ async def _examine(response: "Response", one: Exchange | None, spec: ServerSpec,
     except httpx2.StreamError:
         one.problem = LostError(TOO_LONG)
         return
-    said = _said(body)
+    said = _parse_rpc_message(body)
     if not response.is_success:
-        one.problem = _refusal(response, one, spec, signs_in, body, said)
+        one.problem = _interpret_http_error(response, one, spec, signs_in, body, said)
     elif response.status_code == _TAKEN or "json" not in kind:
         one.problem = LostError(f"it answered HTTP {response.status_code} without a result")
     elif said is None:
         one.problem = LostError("its answer can't be read")
 
 
-def _said(body: bytes) -> Any:
+def _parse_rpc_message(body: bytes) -> Any:
     """Parse a JSON-RPC message; None: it is none."""
     from mcp.types import jsonrpc_message_adapter
 
@@ -129,15 +131,15 @@ def _said(body: bytes) -> Any:
         return None
 
 
-def _refusal(
+def _interpret_http_error(
     response: "Response", one: Exchange, spec: ServerSpec, signs_in: bool, body: bytes, said: Any
 ) -> LostError | AnsweredError:
     """Tell what an HTTP error says of the request: not dispatched, answered, or unknown."""
-    code, text = response.status_code, _one_line(response, body)
+    code, text = response.status_code, _body_excerpt(response, body)
     error: Any = getattr(said, "error", None)
     mine = bool(error) and said.id == one.id
     if code == _UNAUTHORIZED and not signs_in:
-        return NotRunError(needed(spec))
+        return NotRunError(sign_in_needed_message(spec))
     in_session = _SESSION in response.request.headers or spec.transport == "sse"
     of_session = code == _NOT_FOUND or _SAYS_SESSION.search(text) is not None
     of_call = mine and error and error.code not in _OF_SESSIONS
@@ -150,13 +152,13 @@ def _refusal(
     return LostError(f"it answered {why}") if code >= _BROKEN or code == _TIMED_OUT else AnsweredError(why)
 
 
-def _one_line(response: "Response", body: bytes) -> str:
+def _body_excerpt(response: "Response", body: bytes) -> str:
     if "html" in response.headers.get("content-type", ""):
         return ""
     return visible(" ".join(body[: 4 * _SHOWN].decode(errors="replace").split()))[:_SHOWN]
 
 
-def _in_place_of_response(error: Exception) -> LostError:
+def _interpret_exception(error: Exception) -> LostError:
     """Tell what an exception in place of a response says of the request."""
     import httpx2
 
@@ -171,7 +173,7 @@ def _in_place_of_response(error: Exception) -> LostError:
     return NotRunError(text or why)  # signing in failed: the server had refused the request with a 401
 
 
-def _limited(stream: Any, one: Exchange | None, events: bool) -> Any:
+def _limit_body(stream: Any, one: Exchange | None, events: bool) -> Any:
     """Wrap a body, or each event of a stream, to raise an error once it exceeds the size of one message.
 
     What ends an event stream before the answer is noted in `one`.
@@ -186,13 +188,13 @@ def _limited(stream: Any, one: Exchange | None, events: bool) -> Any:
                     left -= len(chunk)
                     if left < 0:
                         raise httpx2.StreamError(TOO_LONG)
-                    if events and (end := _last_end(chunk)) >= 0:
+                    if events and (end := _last_event_end(chunk)) >= 0:
                         left = MOST - (len(chunk) - end)
                     yield chunk
             except (httpx2.TransportError, httpx2.StreamError) as error:
                 if one is not None:
                     long = isinstance(error, httpx2.StreamError)
-                    one.problem = LostError(TOO_LONG) if long else _in_place_of_response(error)
+                    one.problem = LostError(TOO_LONG) if long else _interpret_exception(error)
                 raise
             if one is not None:
                 one.problem = LostError("")
@@ -203,5 +205,5 @@ def _limited(stream: Any, one: Exchange | None, events: bool) -> Any:
     return Limited()
 
 
-def _last_end(chunk: bytes) -> int:
+def _last_event_end(chunk: bytes) -> int:
     return max(chunk.rfind(end) for end in (b"\n\n", b"\r\r", b"\r\n\r\n"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from interlock.services.mcp.endpoint import needed
+from interlock.services.mcp.endpoint import sign_in_needed_message
 from interlock.services.mcp.spec import ServerSpec
 from interlock.services.mcp.tokens import Learn, TokenFile
 from interlock.state.errors import UserError
@@ -28,7 +28,7 @@ Show = Callable[[str, Callable[[str], str]], None]
 """Called with the sign-in URL and a function: given the URL where a browser elsewhere ended, it returns the reply."""
 
 
-def signed_in(
+def stored_token_provider(
     spec: ServerSpec, home: Path, learn: Learn, lost: Callable[[str], None]
 ) -> "OAuthClientProvider | None":
     """Return a provider for stored tokens, or None. `lost` is called if they are no longer accepted."""
@@ -37,14 +37,14 @@ def signed_in(
         return None
 
     async def nobody(address: str) -> None:  # noqa: ARG001 - where one would sign in
-        lost(needed(spec))
-        raise UserError(needed(spec))
+        lost(sign_in_needed_message(spec))
+        raise UserError(sign_in_needed_message(spec))
 
-    return _provider(file, spec, "http://127.0.0.1/callback", nobody, _no_answer, learn)
+    return _make_oauth_provider(file, spec, "http://127.0.0.1/callback", nobody, _refuse_sign_in, learn)
 
 
 @asynccontextmanager
-async def sign_in(
+async def sign_in_with_browser(
     spec: ServerSpec, home: Path, learn: Learn, show: Show
 ) -> AsyncGenerator["OAuthClientProvider"]:
     """Yield a provider that has a person sign in with a browser redirected to this machine. Raises `UserError`."""
@@ -54,7 +54,7 @@ async def sign_in(
 
     async def come_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = (await reader.readline()).decode("latin-1").split(" ")
-        status, text = _came_back(line[1] if len(line) > 1 else "", back.path, expected, found)
+        status, text = _handle_redirect(line[1] if len(line) > 1 else "", back.path, expected, found)
         writer.write(_ANSWER.format(status=status, size=len(text), text=text).encode())
         await writer.drain()
         writer.close()
@@ -65,7 +65,7 @@ async def sign_in(
                 f"MCP server {spec.name!r} wants you to sign in at {address!r}, which isn't a web page."
             )
         expected.extend(parse_qs(urlsplit(address).query).get("state", []))
-        show(address, lambda ended: _came_back(ended.strip(), back.path, expected, found)[1])
+        show(address, lambda ended: _handle_redirect(ended.strip(), back.path, expected, found)[1])
 
     async def answer() -> "AuthorizationCodeResult":
         try:
@@ -80,10 +80,10 @@ async def sign_in(
     async with listener:
         port = listener.sockets[0].getsockname()[1]
         address = spec.oauth.redirect_uri or f"http://127.0.0.1:{port}{back.path}"
-        yield _provider(TokenFile(home, spec.name, spec.url), spec, address, tell, answer, learn)
+        yield _make_oauth_provider(TokenFile(home, spec.name, spec.url), spec, address, tell, answer, learn)
 
 
-def _came_back(
+def _handle_redirect(
     target: str, path: str, expected: list[str], found: "asyncio.Future[AuthorizationCodeResult]"
 ) -> tuple[str, str]:
     """Handle the redirect and return the reply to the browser. Only sign-ins started here are accepted."""
@@ -104,11 +104,11 @@ def _came_back(
     return "200 OK", "You are signed in. You can close this page.\n"
 
 
-async def _no_answer() -> "AuthorizationCodeResult":
+async def _refuse_sign_in() -> "AuthorizationCodeResult":
     raise UserError("nobody can sign in here")
 
 
-def _provider(
+def _make_oauth_provider(
     file: TokenFile,
     spec: ServerSpec,
     back: str,

@@ -28,7 +28,7 @@ class RenewingProvider(OAuthClientProvider):
         with ExitStack() as turn:
             try:
                 if not self.context.is_token_valid():
-                    await self._in_turn(turn)
+                    await self._lock_and_adopt_tokens(turn)
                 outgoing, renewed = await anext(flow), False
                 while True:
                     if outgoing is request:
@@ -38,7 +38,7 @@ class RenewingProvider(OAuthClientProvider):
                     if refused and self.context.current_tokens and not renewed:
                         renewed = True
                         await flow.aclose()
-                        if not await self._in_turn(turn) and self.context.can_refresh_token():
+                        if not await self._lock_and_adopt_tokens(turn) and self.context.can_refresh_token():
                             self.context.token_expiry_time = _OVER
                         flow = super().async_auth_flow(request)
                         outgoing = await anext(flow)
@@ -49,18 +49,18 @@ class RenewingProvider(OAuthClientProvider):
             finally:
                 await flow.aclose()
 
-    async def _in_turn(self, turn: ExitStack) -> bool:
-        """As `_take_up`, once no other process renews: what a token is renewed with may work only once."""
+    async def _lock_and_adopt_tokens(self, turn: ExitStack) -> bool:
+        """As `_adopt_stored_tokens`, once no other process renews: what a token is renewed with may work only once."""
         file = cast("TokenFile", self.context.storage)
         for _ in range(_TURNS if "refresh_token" in file.kept.get("tokens", {}) else 0):
             try:
-                turn.enter_context(file.renewing())
+                turn.enter_context(file.lock_renewal())
                 break
             except TimeoutError:
                 await asyncio.sleep(_TURN_S)
-        return await self._take_up()
+        return await self._adopt_stored_tokens()
 
-    async def _take_up(self) -> bool:
+    async def _adopt_stored_tokens(self) -> bool:
         """Return whether the file has other tokens than those in use; from then on these are."""
         file, known = cast("TokenFile", self.context.storage), self.context.current_tokens
         before = file.kept

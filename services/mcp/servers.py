@@ -16,28 +16,28 @@ from interlock.services.mcp.connection import (
     Connection,
     RecordedConnection,
     UnavailableError,
-    known,
+    to_recorded_state,
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
-from interlock.services.mcp.remote import signed_in
+from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
+from interlock.services.mcp.remote import stored_token_provider
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.mcp.tokens import Learn
-from interlock.services.mcp.wire import AnsweredError, LostError, NotRunError
 from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
-from interlock.state.calls import CallView, Preview, ToolResult, failure
+from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
-from interlock.state.text import misfit, visible, visible_json
+from interlock.state.text import schema_violation, visible, visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
-from interlock.tools._content import LARGEST_MEDIA, to_media_part
+from interlock.tools.file_content import LARGEST_MEDIA, to_media_part
 
 Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""
 
 
-def unkept(_asked: str, _answer: JsonValue) -> None:
+def record_nothing(_asked: str, _answer: JsonValue) -> None:
     """Record nothing, as no replay will need it."""
 
 
@@ -55,7 +55,7 @@ class Servers:
         emit: Emit,
         home: Path,
         learn: Learn = lambda _: None,
-        keep: Keep = unkept,
+        keep: Keep = record_nothing,
     ) -> None:
         """`env`: base environment of stdio servers; `most`: processes and bytes that each may use.
 
@@ -65,7 +65,7 @@ class Servers:
         self._home, self._learn, self._workspace = home, learn, workspace
         self._keep, self._noted = keep, dict[str, JsonValue]()
         self._recorded: Mapping[str, str] | None = None
-        self._connections = {n: Connection(s, self._transport, workspace) for n, s in specs.items()}
+        self._connections = {n: Connection(s, self._open_transport, workspace) for n, s in specs.items()}
         self._warned: set[str] = set()
 
     def names(self) -> list[str]:
@@ -77,7 +77,7 @@ class Servers:
         wanted = [c for name, c in self._connections.items() if server in (None, name)]
         await asyncio.gather(*(one.ready() for one in wanted))
         for one in wanted:
-            view = self._view(one)
+            view = self._server_view(one)
             lines = [f"MCP server {view.name!r}: {line}; skipped." for line in view.warnings]
             if view.status == "connecting":
                 lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
@@ -85,28 +85,28 @@ class Servers:
                 lines = [
                     f"MCP server {view.name!r} is skipped: {view.error}. Check it: interlock mcp test {view.name}"
                 ]
-            self._say(line for line in lines if line not in self._warned)
-            self._note(json.dumps([one.spec.name]), known(one))
+            self._warn_once(line for line in lines if line not in self._warned)
+            self._record_answer(json.dumps([one.spec.name]), to_recorded_state(one))
 
     def replay(self, recorded: Mapping[str, str]) -> None:
         """Switch to replay: nothing is started or called. `recorded` holds what `keep` received, as JSON."""
-        self._recorded, self._keep = recorded, unkept
+        self._recorded, self._keep = recorded, record_nothing
         self._connections = {
             name: RecordedConnection(one.spec, recorded.get(json.dumps([name]), ""), self._workspace)
             for name, one in self._connections.items()
         }
 
-    def _note(self, asked: str, reply: JsonValue) -> None:
+    def _record_answer(self, asked: str, reply: JsonValue) -> None:
         if self._noted.get(asked) != reply:
             self._noted[asked] = reply
             self._keep(asked, reply)
 
     def views(self) -> list[ServerView]:
-        return [self._view(one) for one in self._connections.values()]
+        return [self._server_view(one) for one in self._connections.values()]
 
     def tools(self) -> dict[str, ServerTool]:
         """Return the tools of connected servers by the name that models use."""
-        return {tool.name: tool for one in self._connections.values() for tool in self._tools(one)[0]}
+        return {tool.name: tool for one in self._connections.values() for tool in self._named_tools(one)[0]}
 
     def owner(self, name: str) -> str | None:
         """Return the server that a tool name belongs to: the longest matching name."""
@@ -126,17 +126,19 @@ class Servers:
         name, args = run.call.name, run.call.args
         one = self._connections[server]
         try:
-            session = await one.live()
+            session = await one.require_session()
         except UnavailableError as error:
-            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+            return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         tool = self.tools().get(name)
         if tool is None:
-            here = ", ".join(t.original for t in self._tools(one)[0]) or "none"
-            return failure(
+            here = ", ".join(t.original for t in self._named_tools(one)[0]) or "none"
+            return error_result(
                 "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
             )
-        if wrong := misfit(tool.parameters, args):  # it may want others than when the call was decided
-            return failure("invalid_tool_params", f"{name}: {wrong}")
+        if wrong := schema_violation(
+            tool.parameters, args
+        ):  # it may want others than when the call was decided
+            return error_result("invalid_tool_params", f"{name}: {wrong}")
         limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
         try:
             if tool.reads_resource:
@@ -144,69 +146,69 @@ class Servers:
             else:
                 content = await session.call(tool.original, args, progress, limit, run.given)
         except LostError as error:
-            one.gone(error, session)
+            one.record_loss(error, session)
             if not isinstance(error, NotRunError):
-                return self._without_answer(one, tool, error)
+                return self._no_answer_failure(one, tool, error)
             if not again:
                 return await self.call(server, run, progress, again=True)
-            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+            return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except AnsweredError as error:
-            return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
+            return error_result("mcp_error", f"MCP server {server!r} refused the call: {error}")
         except InputWantedError as error:
-            return failure(
+            return error_result(
                 "input_wanted",
                 f"MCP server {server!r} asks for input: {visible(str(error))}",
                 form=error.form.model_dump(mode="json"),
             )
-        return await self._result(content, f"{server}: {tool.original}")
+        return await self._to_tool_result(content, f"{server}: {tool.original}")
 
-    def _without_answer(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
+    def _no_answer_failure(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
         kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
         why = str(error) or one.lost or CONNECTION_ENDED
-        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
+        return error_result(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
 
     async def read(self, server: str, uri: str) -> ToolResult:
-        return await self._asked([server, uri], lambda live: live.read(uri))
+        return await self._ask_or_replay([server, uri], lambda live: live.read(uri))
 
     async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
         texts = {key: value if isinstance(value, str) else str(value) for key, value in args.items()}
-        return await self._asked([server, name, texts], lambda live: live.prompt(name, texts))
+        return await self._ask_or_replay([server, name, texts], lambda live: live.prompt(name, texts))
 
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
-    async def _asked(self, asked: list[Any], ask: Callable[[ServerSession], Any]) -> ToolResult:
+    async def _ask_or_replay(self, asked: list[Any], ask: Callable[[ServerSession], Any]) -> ToolResult:
         """`asked`: the server and its request, which together identify the answer in a replay."""
         name = json.dumps(asked)
         if self._recorded is not None and name in self._recorded:
             return ToolResult.model_validate_json(self._recorded[name])
-        reply = await self._result_of(asked[0], ask)
-        self._note(name, reply.model_dump(mode="json"))
+        reply = await self._ask_server(asked[0], ask)
+        self._record_answer(name, reply.model_dump(mode="json"))
         return reply
 
-    async def _result_of(
+    async def _ask_server(
         self, server: str, ask: Callable[[ServerSession], Any], again: bool = False
     ) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"
-            return failure("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
+            return error_result("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
         try:
-            live = await one.live()
+            live = await one.require_session()
             try:
-                return await self._result(await ask(live), server)
+                return await self._to_tool_result(await ask(live), server)
             except LostError as error:
-                one.gone(error, live)
+                one.record_loss(error, live)
                 if isinstance(error, NotRunError) and not again:
-                    return await self._result_of(server, ask, again=True)
+                    return await self._ask_server(server, ask, again=True)
                 raise
         except (UnavailableError, LostError, AnsweredError) as error:
-            return failure("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
+            return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
 
-    async def _result(self, content: Content, summary: str) -> ToolResult:
+    async def _to_tool_result(self, content: Content, summary: str) -> ToolResult:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
         for data in content.data:
-            where = str(await asyncio.to_thread(self._kept, data))
+            where = str(await asyncio.to_thread(self._save_data, data))
             part = to_media_part("", data.data) if len(data.data) <= left else None
             if isinstance(part, DataPart):
                 parts.append(part)
@@ -216,21 +218,21 @@ class Servers:
             text = text.replace(data.place, f"[{about} is in {where}]", 1)
         text = text or "(no output)"
         if content.is_error:
-            return failure("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
+            return error_result("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
         return ToolResult(
             status="success", content=text, data=tuple(parts), meta={"summary": visible(summary)}
         )
 
-    def _kept(self, data: Data) -> Path:
+    def _save_data(self, data: Data) -> Path:
         return self._outputs.save(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
-    def _tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
+    def _named_tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
         """Return the tools with unambiguous names, and why others are left out."""
         found: dict[str, ServerTool] = {}
         refused: list[str] = []
         if one.status != "connected":
             return [], []
-        for tool in (*one.listing.tools, *one.listing.reader(one.spec)):
+        for tool in (*one.listing.tools, *one.listing.resource_readers(one.spec)):
             if (owner := self.owner(tool.name)) != one.spec.name:
                 refused.append(f"tool {visible(tool.original)!r} would pass for one of the server {owner!r}")
             elif tool.name in found:
@@ -241,25 +243,25 @@ class Servers:
                 found[tool.name] = tool
         return [*found.values()], refused
 
-    def _view(self, one: Connection) -> ServerView:
-        tools, refused = self._tools(one)
+    def _server_view(self, one: Connection) -> ServerView:
+        tools, refused = self._named_tools(one)
         view = one.view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
 
-    def _say(self, lines: Iterable[str]) -> None:
+    def _warn_once(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._warned.add(line)
             self._emit(ErrorEvent(severity="warning", message=line))
 
-    def _transport(self, spec: ServerSpec, lost: Callable[[str], None]) -> Any:
+    def _open_transport(self, spec: ServerSpec, lost: Callable[[str], None]) -> Any:
         if spec.transport == "stdio":
             env = {**self._env, **(spec.env or {})}
             cwd = spec.cwd or Path.cwd()
             return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
-        from interlock.services.mcp.endpoint import streams
+        from interlock.services.mcp.endpoint import open_streams
 
-        return streams(spec, signed_in(spec, self._home, self._learn, lost), lost)
+        return open_streams(spec, stored_token_provider(spec, self._home, self._learn, lost), lost)
 
 
 _SUMMARY = 160
@@ -276,14 +278,14 @@ class JoinedToolset(BuiltinToolset):
     """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
     def declarations(self) -> list[ToolDeclaration]:
-        tools = self._offered()
+        tools = self._offered_tools()
         self._seen.update(tools)
         return super().declarations() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
 
-    def _offered(self) -> dict[str, ServerTool]:
+    def _offered_tools(self) -> dict[str, ServerTool]:
         return {name: tool for name, tool in self.servers.tools().items() if self.counts(name)}
 
     def info(self, name: str) -> ToolInfo | None:
@@ -304,14 +306,14 @@ class JoinedToolset(BuiltinToolset):
         )
 
     def nearest(self, name: str) -> list[str]:
-        found = nearest_names(name, self._offered())
+        found = nearest_names(name, self._offered_tools())
         return nearest_names(name, [*super().nearest(name), *found])
 
     def invalid(self, call: CallView) -> str | None:
         if self.servers.owner(call.name) is None:
             return super().invalid(call)
         tool = self.servers.tools().get(call.name)
-        wrong = misfit(tool.parameters, call.args) if tool else ""
+        wrong = schema_violation(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
     def summary(self, call: CallView) -> str:

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from interlock.services.config.formats import edit_settings
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 from interlock.state.settings import McpServer, OAuthSettings, Settings
 from interlock.state.text import visible
 
@@ -54,19 +54,21 @@ class ServerSpec:
     or_sse: bool = False
     """The address may speak SSE instead: settings name no type."""
 
-    def counts(self, tool: str) -> bool:
+    def includes_tool(self, tool: str) -> bool:
         """Return whether settings include this tool, named as by the server."""
         return tool not in self.exclude and (self.include is None or tool in self.include)
 
 
-def specs_of(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
+def server_specs(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
     """Return all servers in settings, in order. Those in `mcp.excluded` are disabled."""
     excluded = {*settings.mcp.excluded}
-    return {n: _spec(n, server, workspace, n in excluded) for n, server in settings.mcp_servers.items()}
+    return {
+        n: _to_server_spec(n, server, workspace, n in excluded) for n, server in settings.mcp_servers.items()
+    }
 
 
-def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> ServerSpec:
-    transport, problem = _transport(name, server)
+def _to_server_spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> ServerSpec:
+    transport, problem = _choose_transport(name, server)
     return ServerSpec(
         name=name,
         transport=transport,
@@ -79,8 +81,8 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
         start_wait_s=server.timeout_ms / 1000 if "timeout_ms" in server.model_fields_set else None,
         trust=server.trust,
         # gemini-cli also accepts `name(…)`.
-        include=None if server.include_tools is None else tuple(map(_bare, server.include_tools)),
-        exclude=tuple(map(_bare, server.exclude_tools)),
+        include=None if server.include_tools is None else tuple(map(_strip_arguments, server.include_tools)),
+        exclude=tuple(map(_strip_arguments, server.exclude_tools)),
         disabled=server.disabled or excluded,
         oauth=server.oauth,
         problem=problem,
@@ -88,11 +90,11 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
     )
 
 
-def _bare(name: str) -> str:
+def _strip_arguments(name: str) -> str:
     return name.partition("(")[0]
 
 
-def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
+def _choose_transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
     """Return the transport, and what is wrong with the configuration."""
     named = [key for key, value in (("command", server.command), ("url", server.url)) if value]
     named += ["httpUrl"] if server.http_url else []
@@ -113,10 +115,10 @@ def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
         return "stdio", ""
     if server.type == "stdio":
         return None, "type 'stdio' needs `command`, not `url`"
-    return ("sse" if server.type == "sse" and not server.http_url else "http"), _bad_url(server)
+    return ("sse" if server.type == "sse" and not server.http_url else "http"), _url_problem(server)
 
 
-def _bad_url(server: McpServer) -> str:
+def _url_problem(server: McpServer) -> str:
     url = server.http_url or server.url
     try:
         parts = urlsplit(url)
@@ -129,7 +131,7 @@ def _bad_url(server: McpServer) -> str:
 def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
     """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
     with edit_settings(file, "mcpServers") as data:
-        servers = _servers(data, file)
+        servers = _servers_section(data, file)
         there = name in servers
         servers[name] = server
     return there
@@ -138,14 +140,14 @@ def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
 def remove_server(file: Path, name: str) -> None:
     """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
     with edit_settings(file, "mcpServers") as data:
-        servers = _servers(data, file)
+        servers = _servers_section(data, file)
         if name not in servers:
             known = ", ".join(map(repr, servers)) or "none"
             raise UserError(f"No MCP server {name!r} in {file}. There are: {known}.")
         del servers[name]
 
 
-def _servers(data: Any, file: Path) -> dict[str, Any]:
+def _servers_section(data: Any, file: Path) -> dict[str, Any]:
     servers = cast(dict[str, Any], data).setdefault("mcpServers", {}) if isinstance(data, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f"{file}: expected a JSON object whose mcpServers is an object.")
@@ -189,15 +191,15 @@ class ServerTool:
     """Not one of the server's tools, but our tool for reading its resources."""
 
 
-def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
+def to_server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     """Convert a tool; returns why it can't be offered, or an empty string if settings exclude it."""
-    if not spec.counts(tool.name):
+    if not spec.includes_tool(tool.name):
         return ""
     shown = visible(tool.name)
     if tool.execution and tool.execution.task_support == "required":
         return f"tool {shown!r}: it runs as a task only, and Interlock makes plain calls"
     try:
-        parameters = reduced(tool.input_schema)
+        parameters = reduce_schema(tool.input_schema)
     except ValueError as error:
         return f"tool {shown!r}: {error}"
     hints: dict[str, Any] = {}
@@ -209,7 +211,7 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     }
     description = visible((tool.description or tool.title or "").strip())[:_DESCRIPTION]
     return ServerTool(
-        name=mcp_name(spec.name, tool.name),
+        name=mcp_tool_name(spec.name, tool.name),
         server=spec.name,
         original=tool.name,
         description=description or f"Tool {shown} of the MCP server {spec.name}.",
@@ -220,14 +222,14 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     )
 
 
-def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
+def make_resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
     """Build the reading tool. It belongs to the server, so that rules and trust for the server apply."""
     lines = [f"{r.name}: {r.description}" if r.description else r.name for r in resources[:_LISTED]]
     if len(resources) > _LISTED:
         lines.append(f"… and {len(resources) - _LISTED} more")
     uri = {"type": "string", "description": "The resource's address; of a template with its {…} filled in."}
     return ServerTool(
-        name=mcp_name(spec.name, "read_resource"),
+        name=mcp_tool_name(spec.name, "read_resource"),
         server=spec.name,
         original="read_resource",
         description="\n".join([f"Read a resource of the MCP server {spec.name}. It offers:", *lines]),
@@ -239,49 +241,49 @@ def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> Server
     )
 
 
-def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
+def reduce_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a server's argument schema to the form sent to models and used for validation. Raises `ValueError`."""
-    made = _reduced({**schema, "type": "object"}, schema, _DEEP)
+    made = _reduce_part({**schema, "type": "object"}, schema, _DEEP)
     return {**made, "type": "object", "properties": made.get("properties", {})}
 
 
-def _reduced(schema: object, root: Mapping[str, Any], left: int) -> dict[str, Any]:
+def _reduce_part(schema: object, root: Mapping[str, Any], left: int) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or not left:
         return {}
-    found = _resolved(cast(Mapping[str, Any], schema), root, left)
+    found = _resolve_references(cast(Mapping[str, Any], schema), root, left)
     made: dict[str, Any] = {k: found[k] for k in _PLAIN if isinstance(found.get(k), int | float)}
     if isinstance(description := found.get("description") or found.get("title"), str):
         made["description"] = visible(description)[:_DESCRIPTION]
     if isinstance(values := found.get("enum", [found["const"]] if "const" in found else None), list):
         made["enum"] = values
-    kinds = _kinds(found)
+    kinds = _schema_types(found)
     some = [kind for kind in kinds if kind != "null"] or kinds
     if some:
         made |= {"type": some[0]} if len(some) == 1 else {"anyOf": [{"type": kind} for kind in some]}
     for several in ("anyOf", "oneOf"):
         if isinstance(options := found.get(several), list) and options:
-            made["anyOf"] = [_reduced(o, root, left - 1) for o in cast(list[object], options)]
+            made["anyOf"] = [_reduce_part(o, root, left - 1) for o in cast(list[object], options)]
     if isinstance(items := found.get("items"), Mapping):
-        made["items"] = _reduced(cast(object, items), root, left - 1)
+        made["items"] = _reduce_part(cast(object, items), root, left - 1)
     elif made.get("type") == "array":
         made["items"] = {}
-    made |= _object(found, root, left)
-    return _or_null(made) if len(kinds) > len(some) else made
+    made |= _reduce_object(found, root, left)
+    return _allow_null(made) if len(kinds) > len(some) else made
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _allow_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Accept null, too, in the form that every provider understands."""
     about = {key: schema.pop(key) for key in ("description",) if key in schema}
     return {**about, "anyOf": [schema, {"type": "null"}]}
 
 
-def _kinds(found: Mapping[str, Any]) -> list[str]:
+def _schema_types(found: Mapping[str, Any]) -> list[str]:
     kinds = found.get("type")
     several = cast(list[object], kinds) if isinstance(kinds, list) else [kinds]
     return [kind for kind in several if isinstance(kind, str) and kind in _TYPES]
 
 
-def _object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dict[str, Any]:
+def _reduce_object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dict[str, Any]:
     properties = found.get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -289,26 +291,26 @@ def _object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dic
     for name, part in cast(Mapping[str, object], properties).items():
         if visible(name) != name:
             raise ValueError(f"the name of its parameter {visible(name)!r} isn't what it looks like")
-        made[name] = _reduced(part, root, left - 1)
+        made[name] = _reduce_part(part, root, left - 1)
     needed = found.get("required")
     names = [n for n in cast(Sequence[object], needed) if n in made] if isinstance(needed, list) else []
     return {"properties": made, **({"required": names} if names else {})}
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> Mapping[str, Any]:
+def _resolve_references(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> Mapping[str, Any]:
     """Inline `$ref`, which must point into the schema itself, and merge `allOf`."""
     for _ in range(left):
         target = schema.get("$ref")
         if not isinstance(target, str):
             break
-        schema = {**_at(root, target), **{k: v for k, v in schema.items() if k != "$ref"}}
+        schema = {**_follow_reference(root, target), **{k: v for k, v in schema.items() if k != "$ref"}}
     if not isinstance(parts := schema.get("allOf"), list):
         return schema
     whole: dict[str, Any] = {}
     for part in (*cast(list[Any], parts), {k: v for k, v in schema.items() if k != "allOf"}):
         found: Mapping[str, Any] = cast(Mapping[str, Any], part) if isinstance(part, Mapping) else {}
         if isinstance(target := found.get("$ref"), str):
-            found = {**_at(root, target), **found}
+            found = {**_follow_reference(root, target), **found}
         joined = {**whole.get("properties", {}), **found.get("properties", {})}
         needed = [*whole.get("required", []), *found.get("required", [])]
         whole |= {
@@ -319,7 +321,7 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> 
     return {k: v for k, v in whole.items() if k != "$ref"}
 
 
-def _at(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
+def _follow_reference(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
     """Raises `ValueError` for a reference out of the schema; one that leads nowhere yields an empty schema."""
     place: Any = root
     if not reference.startswith("#"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
 from interlock.state.errors import RunError
-from interlock.state.text import clean_json, object_of, one_line, visible
+from interlock.state.text import as_object, clean_json, one_line, visible
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -53,16 +53,16 @@ class StdioServer:
         write, write_out = anyio.create_memory_object_stream["SessionMessage"](0)
         try:
             async with read_in, read, write, write_out, anyio.create_task_group() as group:
-                group.start_soon(self._hear_errors, errors)
-                group.start_soon(self._receive, source, read_in, child)
-                group.start_soon(self._send, sink, write_out)
+                group.start_soon(self._collect_stderr, errors)
+                group.start_soon(self._receive_messages, source, read_in, child)
+                group.start_soon(self._send_messages, sink, write_out)
                 yield read, write
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 for descriptor in (sink, source):
                     os.close(descriptor)
-                await _ended(child)
+                await _end_process(child)
                 os.close(errors)
 
     def _start(self) -> tuple[SupervisedCommand, tuple[int, int, int]]:
@@ -92,24 +92,24 @@ class StdioServer:
             os.set_blocking(descriptor, False)
         return child, ours
 
-    async def _receive(self, source: int, into: Any, child: SupervisedCommand) -> None:
+    async def _receive_messages(self, source: int, into: Any, child: SupervisedCommand) -> None:
         """Parse lines into messages one at a time, so that a flooding server blocks on its own pipe."""
         line = bytearray()
         async with into:
-            while chunk := await _read(source):
+            while chunk := await _read_chunk(source):
                 *whole, rest = chunk.split(b"\n")
                 for part in whole:
                     line += part
-                    if line.strip() and not await _handed_on(bytes(line), into):
+                    if line.strip() and not await _forward_line(bytes(line), into):
                         return
                     line.clear()
                 line += rest
                 if len(line) > MOST:
                     self._lost(TOO_LONG)
                     return
-            self._lost(await self._why(child))
+            self._lost(await self._describe_end(child))
 
-    async def _send(self, sink: int, messages: Any) -> None:
+    async def _send_messages(self, sink: int, messages: Any) -> None:
         async for message in messages:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             data = memoryview(f"{text}\n".encode())
@@ -117,19 +117,19 @@ class StdioServer:
                 try:
                     data = data[os.write(sink, data) :]
                 except BlockingIOError:
-                    await _writable(sink)
+                    await _wait_until_writable(sink)
                 except OSError:  # it closed its stdin; its exit is reported when stdout ends
                     return
 
-    async def _hear_errors(self, errors: int) -> None:
+    async def _collect_stderr(self, errors: int) -> None:
         kept = 0
-        while chunk := await _read(errors):
+        while chunk := await _read_chunk(errors):
             self._stderr_kept.append(chunk)
             kept += len(chunk)
             while len(self._stderr_kept) > 1 and kept - len(self._stderr_kept[0]) >= _ERRORS:
                 kept -= len(self._stderr_kept.popleft())
 
-    async def _why(self, child: SupervisedCommand) -> str:
+    async def _describe_end(self, child: SupervisedCommand) -> str:
         """Describe how it ended, with its last line of stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -148,18 +148,18 @@ class StdioServer:
         return f"{how}: {text.splitlines()[-1]}" if text else how
 
 
-async def _handed_on(line: bytes, into: Any) -> bool:
+async def _forward_line(line: bytes, into: Any) -> bool:
     """Forward a line; returns whether anyone is still listening."""
     from anyio import BrokenResourceError, ClosedResourceError
 
     try:
-        await into.send(_message(line))
+        await into.send(_parse_message(line))
     except (BrokenResourceError, ClosedResourceError):
         return False
     return True
 
 
-def _message(line: bytes) -> "SessionMessage | Exception":
+def _parse_message(line: bytes) -> "SessionMessage | Exception":
     """Parse a message; an error is returned rather than raised, as it must not end the session."""
     from mcp.shared.message import SessionMessage
     from mcp.types import jsonrpc_message_adapter
@@ -167,18 +167,18 @@ def _message(line: bytes) -> "SessionMessage | Exception":
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        mended = _mended(line)
+        mended = _repair_message(line)
         return SessionMessage(jsonrpc_message_adapter.validate_python(mended)) if mended else error
 
 
-def _mended(line: bytes) -> dict[str, Any] | None:
+def _repair_message(line: bytes) -> dict[str, Any] | None:
     """The message with U+FFFD in place of what isn't Unicode, or an error answer in place of an answer that can't be
     read, so that its request ends; None: the line is neither.
     """
     from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
 
     try:
-        data = object_of(clean_json(json.loads(line.decode(errors="replace"))))
+        data = as_object(clean_json(json.loads(line.decode(errors="replace"))))
     except (ValueError, RecursionError):
         return None
     try:
@@ -191,7 +191,7 @@ def _mended(line: bytes) -> dict[str, Any] | None:
         return {"jsonrpc": "2.0", "id": id_, "error": {"code": PARSE_ERROR, "message": what}}
 
 
-async def _read(descriptor: int) -> bytes:
+async def _read_chunk(descriptor: int) -> bytes:
     while True:
         try:
             return os.read(descriptor, _CHUNK)
@@ -199,7 +199,7 @@ async def _read(descriptor: int) -> bytes:
             await wait_readable(descriptor)
 
 
-async def _writable(descriptor: int) -> None:
+async def _wait_until_writable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_writer(descriptor, lambda: ready.done() or ready.set_result(None))
@@ -209,7 +209,7 @@ async def _writable(descriptor: int) -> None:
         loop.remove_writer(descriptor)
 
 
-async def _ended(child: SupervisedCommand) -> None:
+async def _end_process(child: SupervisedCommand) -> None:
     """Wait for the process to exit after its stdin was closed; then send SIGTERM, then SIGKILL."""
     try:
         async with asyncio.timeout(_LEAVE_S):

@@ -92,7 +92,7 @@ class TokenFile:
         self.kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
     @contextmanager
-    def renewing(self) -> Generator[None]:
+    def lock_renewal(self) -> Generator[None]:
         """Hold what only one process may at a time. Raises `TimeoutError` if another one does."""
         folder = self._folder / "renewing"
         make_private_directory(folder)

@@ -70,9 +70,9 @@ from interlock.state.messages import (
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
-from interlock.tools._arguments import TaggedTools
-from interlock.tools._json_calls import Files, allowed_writes, build_answer_schema, render_message_as_json
-from interlock.tools._tags import render_message_as_text
+from interlock.tools.call_arguments import TaggedTools
+from interlock.tools.json_calls import Files, allowed_writes, build_answer_schema, render_message_as_json
+from interlock.tools.tag_calls import render_message_as_text
 
 
 async def stream_and_settle_budget(

@@ -37,7 +37,7 @@ from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
-from interlock.state.text import object_of
+from interlock.state.text import as_object
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
@@ -109,7 +109,7 @@ def probe_server(url: str, key: str, model: str) -> Server:
     kind: Kind = kinds[0] if kinds else ""
     models = {str(one.get("id")): _positive_number(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
-        own = object_of(fetch_or_empty("/props").get("default_generation_settings"))
+        own = as_object(fetch_or_empty("/props").get("default_generation_settings"))
         models = dict.fromkeys(models, _positive_number(own.get("n_ctx")))
     elif kind == "ollama" and model:
         models[model] = _ollama_window(fetch_or_empty("/api/show", {"model": model}))
@@ -125,7 +125,7 @@ def _ollama_window(shown: Mapping[str, Any]) -> int | None:
     given = next((line[1] for line in lines if len(line) == 2 and line[0] == "num_ctx"), "")
     if given.isdecimal():
         return int(given)
-    facts = object_of(shown.get("model_info"))
+    facts = as_object(shown.get("model_info"))
     return next((_positive_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
 
 
@@ -140,7 +140,7 @@ def _positive_number(value: Any) -> int | None:
 
 
 def _to_objects(value: Any) -> list[dict[str, Any]]:
-    return [*map(object_of, cast(list[Any], value))] if isinstance(value, list) else []
+    return [*map(as_object, cast(list[Any], value))] if isinstance(value, list) else []
 
 
 _FILE = "models.json"

@@ -7,11 +7,11 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import PurePath
 
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._arguments import normalize_argument_names
-from interlock.tools._json_calls import (
+from interlock.tools.call_arguments import normalize_argument_names
+from interlock.tools.json_calls import (
     MOST_LINES,
     WRITES,
     AllowedWrites,
@@ -32,7 +32,7 @@ def with_json_call_rules(messages: Sequence[Message], tools: Sequence[ToolDeclar
     beginning."""
     last = find_ending_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
-    text = render("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
+    text = render_prompt("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
     return [Message(role="system", content=(TextPart(text=before + text),)), *messages[1 if first else 0 :]]
@@ -115,7 +115,7 @@ def file_request_messages(path: str, text: str, messages: Sequence[Message]) -> 
     ]
     command, printed = seen.last_output or ("", "")
     output = f"Output of `{command}`:\n{_fence_code(printed)}" if command else ""
-    asked = render(
+    asked = render_prompt(
         "run/write_file",
         task="\n\n".join([*said, text] if text else said),
         files="".join(files),

@@ -26,7 +26,7 @@ from interlock.services.models.unstreamed_answers import convert_to_stream
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
-from interlock.state.text import nearest
+from interlock.state.text import did_you_mean
 
 if TYPE_CHECKING:
     pass
@@ -276,7 +276,7 @@ def _no_script_error(file: str) -> UserError:
 
 def _suggest_nearest(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *SHORT, *settings.model.aliases.values(), *PROVIDERS, "script"]
-    return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
+    return did_you_mean(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
 _WAYS = (

@@ -14,7 +14,7 @@ from interlock.services.models.names import (
 from interlock.services.models.network import normalized_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
-from interlock.state.text import object_of, one_line, visible
+from interlock.state.text import as_object, one_line, visible
 
 _WAIT_S = 30.0
 _LISTED = {"anthropic": "/v1/models", "groq": "/openai/v1/models", "ollama": "/api/tags"}
@@ -61,7 +61,7 @@ def list_gemini_models(base: str, key: str) -> list[str]:
     found = fetch_json(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
     names = [
         str(one.get("name", "")).removeprefix("models/")
-        for one in map(object_of, found)
+        for one in map(as_object, found)
         if "generateContent" in one.get("supportedGenerationMethods", ["generateContent"])
     ]
     return [name for name in names if name.startswith("gemini-")]
@@ -72,7 +72,7 @@ def bearer_header(key: str) -> dict[str, str]:
 
 
 def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
-    return [str(one[name]) for one in map(object_of, data.get(listed) or []) if name in one]
+    return [str(one[name]) for one in map(as_object, data.get(listed) or []) if name in one]
 
 
 def fetch_json(
@@ -95,14 +95,14 @@ def fetch_json(
     except ValueError:
         told = None
     bare = isinstance(told, list)  # Together's list of models
-    data = object_of({"data": cast("list[Any]", told)} if bare else told)
+    data = as_object({"data": cast("list[Any]", told)} if bare else told)
     if not answer.is_success or not data:
         raise UserError(_error_text(answer.status_code, data))
     return data
 
 
 def _error_text(status: int, data: Mapping[str, Any]) -> str:
-    message = str(object_of(data.get("error")).get("message") or data.get("error") or "")
+    message = str(as_object(data.get("error")).get("message") or data.get("error") or "")
     what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
     wrong_key = status in (401, 403) or "api key" in message.lower()
     return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"

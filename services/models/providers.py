@@ -18,7 +18,7 @@ from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.packages import version_problem
 from interlock.state.errors import CredentialsError, SetupError, UserError
-from interlock.state.frames import with_room
+from interlock.state.frames import with_frame_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Providers:
         check_server_address(model, self._env)
         if provider != "gemini":
             require_package(model)
-            return (await asyncio.to_thread(with_room(_import_langchain), model))(
+            return (await asyncio.to_thread(with_frame_room(_import_langchain), model))(
                 model, self._env, self._facts
             )
         if self._gemini is None:
@@ -84,7 +84,7 @@ class Providers:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
         provider, made = await asyncio.gather(
-            asyncio.to_thread(with_room(_import_gemini)), _make_tls_in_thread(url)
+            asyncio.to_thread(with_frame_room(_import_gemini)), _make_tls_in_thread(url)
         )
         return provider(model, key, url, made)
 

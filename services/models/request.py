@@ -1,6 +1,6 @@
 """request: the request to a provider, the chunks of its answer, and the message assembled from them.
 
-Also parses calls that a model writes as tags in its text (`tools/_tags.py`).
+Also parses calls that a model writes as tags in its text (`tools/tag_calls.py`).
 """
 
 import base64
@@ -29,12 +29,12 @@ from interlock.state.messages import (
     ToolCall,
     ToolDeclaration,
     Usage,
-    begins_with,
     estimate_message,
+    is_continuation,
 )
 from interlock.state.settings import Thinking
-from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
-from interlock.tools._arguments import TaggedTools, normalize_argument_names
+from interlock.state.text import clean_json, estimate_tokens, is_nested_deeper, replace_surrogates
+from interlock.tools.call_arguments import TaggedTools, normalize_argument_names
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MessageCache(Generic[T]):
     def __call__(self, messages: Sequence[Message]) -> list[T]:
         known = self._known
         before, found = self._last
-        if not begins_with(messages, before):
+        if not is_continuation(messages, before):
             before, found = list[Message](), list[T]()
         new = messages[len(before) :]
         found = [*found, *map(self._compute_once, new)]
@@ -279,14 +279,14 @@ class _TextCollector:
         return ready
 
     def __str__(self) -> str:
-        return "".join(self._parts) + clean(self._half)
+        return "".join(self._parts) + replace_surrogates(self._half)
 
 
 def _join_surrogates(text: str) -> str:
     """Combine surrogate pairs; lone halves are replaced."""
     if text.isascii():
         return text
-    return clean(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return replace_surrogates(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 class Answer:
@@ -332,7 +332,7 @@ class Answer:
 
     def _refuse_deep_arguments(self, call: CallPiece) -> bool:
         """Return whether its arguments could not be read again once they are stored."""
-        if nested_deeper(call.args, _DEEPEST):
+        if is_nested_deeper(call.args, _DEEPEST):
             self._refused = (
                 f"the arguments of a call of {call.name[:100]!r} are nested more than {_DEEPEST} deep"
             )
@@ -367,7 +367,12 @@ class Answer:
             args = clean_json(normalize_argument_names(piece.name, piece.args))
             calls.append(
                 ToolCall.model_validate(
-                    {"id": call_id, "name": clean(piece.name), "args": args, "signature": piece.signature}
+                    {
+                        "id": call_id,
+                        "name": replace_surrogates(piece.name),
+                        "args": args,
+                        "signature": piece.signature,
+                    }
                 )
             )
         return Message(

@@ -20,7 +20,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_valid
 from interlock.services.models.request import OWN_ID, CallPiece, Chunk, MessageCache, ModelRequest
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message
-from interlock.state.text import estimate_tokens, first_fault
+from interlock.state.text import estimate_tokens, first_validation_error
 
 
 class ScriptedCall(Frozen):
@@ -100,7 +100,7 @@ def _parse_entries(path: Path, text: str) -> Sequence[ScriptEntry]:
     try:
         return TypeAdapter(list[ScriptEntry]).validate_python(_parse_yaml_or_json(path, text))
     except ValidationError as error:
-        where, what = first_fault(error)
+        where, what = first_validation_error(error)
         raise UserError(
             f"Script {str(path)!r}, at {where or 'the top'!r}: {what}. Expected a list of replies "
             "{role, expect, text, thought, tool_calls, error, usage: {input, output, cached, thoughts}, delay_s}."

@@ -184,7 +184,7 @@ def _parse_parts(
         for one in found:
             one.extend(parts)
 
-    def multiply(options: Sequence[Sequence[_Part]]) -> None:
+    def append_alternatives(options: Sequence[Sequence[_Part]]) -> None:
         found[:] = [[*one, *option] for one in found for option in options][:_MOST_TEXTS]
 
     at = 0
@@ -203,7 +203,7 @@ def _parse_parts(
         elif char == "$" and text[at + 1 : at + 2] == '"':
             at += 1
         elif (variable := _VARIABLE.match(text, at)) is not None:
-            multiply(_variable_values(variable, values, depth))
+            append_alternatives(_variable_values(variable, values, depth))
             at = variable.end()
         elif (char in "$`" and text[at + 1 : at + 2] in ("(", "{", "[")) or char == "`":
             append_parts(_UNKNOWN)
@@ -214,7 +214,7 @@ def _parse_parts(
             at = end
         elif char == '"':
             end = _end_of_quoted(text, at)
-            multiply(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
+            append_alternatives(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
             at = end
         elif char == "\\":
             append_parts(text[at + 1 : at + 2])

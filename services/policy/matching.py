@@ -15,7 +15,7 @@ from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
 from interlock.services.policy.task_runners import is_setting_unknown_variables, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Protection, Workspace
 from interlock.tools.table import TOOLS
 
@@ -220,7 +220,7 @@ def to_searchable_json(args: Mapping[str, JsonValue]) -> str:
     if not args:
         return ""
     pairs = (f"\0{_to_json(k)}:{_to_json(args[k])}\0" for k in sorted(args))
-    return clean("{" + ",".join(pairs) + "}")
+    return replace_surrogates("{" + ",".join(pairs) + "}")
 
 
 def _to_json(value: JsonValue) -> str:

@@ -15,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from interlock.prompts import render
+from interlock.prompts import render_prompt
 from interlock.services.config.formats import parse_yaml
 from interlock.services.config.settings import format_value
 from interlock.services.files.disk import read_file
@@ -24,7 +24,7 @@ from interlock.services.policy.rule import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.mode import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
-from interlock.state.tooling import Tool, naming
+from interlock.state.tooling import Tool, restrict_field
 from interlock.tools.control import NEW_TASK, SWITCH_MODE
 
 PROJECT_FILE = ".roomodes"
@@ -153,7 +153,7 @@ def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
     slugs = tuple(mode.slug for mode in book.all())
     named = {"switch_mode": (SWITCH_MODE, "mode_slug"), "new_task": (NEW_TASK, "mode")}
     return {
-        name: replace(tool, args=naming(tool.args, field, slugs, "no mode has this slug"))
+        name: replace(tool, args=restrict_field(tool.args, field, slugs, "no mode has this slug"))
         for name, (tool, field) in named.items()
     }
 
@@ -161,7 +161,9 @@ def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
 def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
     """Return all modes, and a line for each file ignored as a whole because of an error."""
     problems: list[str] = []
-    modes = {mode.slug: mode.model_copy(update={"role": render(f"modes/{mode.slug}")}) for mode in BUILT_IN}
+    modes = {
+        mode.slug: mode.model_copy(update={"role": render_prompt(f"modes/{mode.slug}")}) for mode in BUILT_IN
+    }
     custom: dict[str, Mode] = {}
     for file, source in ((root / PROJECT_FILE, "project"), (home / GLOBAL_FILE, "global")):
         if source == "project" and not trusted:

@@ -65,7 +65,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.tooling import SHELL, Processes, Reach
-from interlock.tools._addresses import describe_private_destination, url_problem
+from interlock.tools.host_addresses import describe_private_destination, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
 """Tools that connect to the address in their argument `url`, and to no other private one."""
@@ -136,7 +136,7 @@ class RulePolicy:
         annotations: Mapping[str, JsonValue] | None = None,
     ) -> Verdict:
         """Return the verdict by the rules; `annotations`: those of an MCP tool."""
-        verdict = self._decide_by_rules(call, risk, mode, session, annotations or {}).to_verdict()
+        verdict = self._apply_rules(call, risk, mode, session, annotations or {}).to_verdict()
         if self.at_start is None or verdict.decision == "deny":
             return verdict
         return limit_to_start(verdict, self.at_start.check(call, risk, mode, session, annotations))
@@ -145,12 +145,12 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
         """Return the verdict by the rules, then by the safety checkers; a failing checker denies."""
-        verdict = await self.by_rules(call, risk, mode, session)
+        verdict = await self.decide_by_rules(call, risk, mode, session)
         hints = self.annotations(call.name)
         verdict = apply_checker_answers(verdict, await self.ask_checkers(call, risk, mode, verdict, hints))
         return await self.limit_if_private(call, risk, mode, verdict)
 
-    async def by_rules(
+    async def decide_by_rules(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
         """Return the verdict by the rules, with what is known of the tool."""
@@ -196,9 +196,9 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
     ) -> Explanation:
         """Return the verdict without session rules, with the parsed parts and every rule considered."""
-        decided = self._decide_by_rules(call, risk, mode, _NO_RULES, annotations or {})
+        decided = self._apply_rules(call, risk, mode, _NO_RULES, annotations or {})
         choices = self.choices(call, risk, decided.to_verdict())
-        rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
+        rules = (self.always_rule(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return to_explanation(decided, choices, next(rules, None))
 
     def only_reads(self, call: CallView) -> bool:
@@ -225,12 +225,12 @@ class RulePolicy:
         if risk == "write" and mode == "default" and self.check(call, risk, "auto_edit").decision == "allow":
             sparing.append(_EDITS)
         for choice in _ALWAYS:
-            rule = self.narrow(call, risk, choice, mode)
+            rule = self.always_rule(call, risk, choice, mode)
             if rule and self.check(call, risk, mode, [rule]).decision == "allow":
                 sparing.append(choice)
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
-    def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
         rule = self._narrow_unsaved(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
@@ -262,10 +262,10 @@ class RulePolicy:
         server = find_server(rule.tool, self.books.scope.servers)
         return to_rule_tables(rule, server, risk == "network", self._workspace.root)
 
-    def program_of(self, tool: str) -> str:
+    def server_fingerprint(self, tool: str) -> str:
         return self.books.programs.get(find_server(tool, self.books.scope.servers) or "", "")
 
-    def wide_prefixes(self) -> Iterator[tuple[str, str]]:
+    def find_wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
         for rule in self.books.deciding.rules:
             wide = {shlex.join(p): lets for p in rule.prefixes if (lets := describe_prefix_surplus(p))}
@@ -289,7 +289,7 @@ class RulePolicy:
         own.at_start = self.at_start and self.at_start._for_origin(scope)
         return own
 
-    def _decide_by_rules(
+    def _apply_rules(
         self,
         call: CallView,
         risk: Risk,
@@ -330,7 +330,7 @@ class RulePolicy:
             if any(r.path and r.tool in names for r in session)
             else None
         )
-        program = self.program_of(call.name)
+        program = self.server_fingerprint(call.name)
         return next((r for r in session if is_covered_by(r, names, about, mode, server, program)), None)
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
 from interlock.state.subagent import INVESTIGATOR
-from interlock.state.text import clean
+from interlock.state.text import replace_surrogates
 from interlock.tools.table import ALIASES, TOOLS
 
 # ---- patterns: regular expressions. RE2 matches in linear time, so none can block the loop
@@ -43,7 +43,7 @@ class Pattern:
     """Ranges that contain every text beginning with a match."""
 
     def is_matching_start(self, text: str) -> bool:
-        text = clean(text)
+        text = replace_surrogates(text)
         begun = text.encode()
         # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
         possible = any(least <= begun <= most for least, most in self._ranges)
@@ -51,7 +51,7 @@ class Pattern:
 
     def can_start(self, known: str) -> bool:
         """Return whether a text beginning with `known` might begin with a match: False only if provably impossible."""
-        begun = clean(known).encode()
+        begun = replace_surrogates(known).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
     def has_lead(self, text: str) -> bool:
@@ -59,7 +59,7 @@ class Pattern:
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
     def is_found_in(self, text: str) -> bool:
-        return self._search(clean(text)) is not None
+        return self._search(replace_surrogates(text)) is not None
 
 
 @cache

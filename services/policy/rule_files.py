@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.services.config.settings import FOLDERS, project_paths
-from interlock.services.files.stamps import note, real_path
+from interlock.services.files.stamps import real_path, record_look
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
@@ -70,13 +70,13 @@ def user_rule_folder(home: Path) -> Path:
 def _extension_rule_folders(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
         for extension in _list_entries(home / name / "extensions", ""):
-            note(extension)
+            record_look(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
 def _list_entries(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
-    note(folder, "entries")
+    record_look(folder, "entries")
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -103,7 +103,7 @@ def read_rule_file(path: Path, tier: int) -> str:
     A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
     what is allowed. Trusting a workspace includes trusting everyone who can write to it.
     """
-    note(path)
+    record_look(path)
     try:
         handle = os.open(path, _READABLE)
         with open(handle, "rb") as file:  # noqa: PTH123 - the file that is checked is the one that is read
@@ -112,7 +112,7 @@ def read_rule_file(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _reject_writable_by_others(found, tier, "it")
-                note(folder := real_path(path).parent)
+                record_look(folder := real_path(path).parent)
                 _reject_writable_by_others(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:

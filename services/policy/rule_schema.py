@@ -26,9 +26,9 @@ from interlock.services.policy.rule import (
     compile_pattern,
 )
 from interlock.state.calls import ApprovalMode, Decision, Risk
-from interlock.state.names import mcp_name
+from interlock.state.names import mcp_tool_name
 from interlock.state.settings import Settings
-from interlock.state.text import first_fault
+from interlock.state.text import first_validation_error
 from interlock.state.tooling import SHELL
 
 _CONDITIONS = (
@@ -162,7 +162,7 @@ def _is_saved(table: Mapping[str, Any], source: str) -> bool:
 def _qualify_tool_name(tool: str, server: str | None) -> str:
     """Return a tool's name as used in calls: with `mcpName` it may be the server's own name for it."""
     plain = tool == "*" or tool.startswith("mcp_")
-    return canonical_tool_name(tool) if server is None or plain else mcp_name(server, tool)
+    return canonical_tool_name(tool) if server is None or plain else mcp_tool_name(server, tool)
 
 
 def _split_command(field: str, text: str) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def _compile_field(field: str, text: str | None) -> Pattern | None:
 
 def first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
     """Return the first error, naming the field."""
-    place, message = first_fault(error)
+    place, message = first_validation_error(error)
     message = message.removeprefix("Value error, ")
     if error.errors()[0]["type"] == "extra_forbidden":
         return f"unknown key {place!r}, expected one of: {', '.join(fields.model_fields)}"
@@ -290,7 +290,7 @@ def _server_rules(settings: Settings) -> Iterator[Rule]:
         for name in names:
             yield Rule(f"settings {setting} {name!r}", ("*",), decision, USER, priority, server=name)
     for name, server in settings.mcp_servers.items() if settings.task.auto_approval else ():
-        if tools := tuple(mcp_name(name, tool) for tool in server.always_allow):
+        if tools := tuple(mcp_tool_name(name, tool) for tool in server.always_allow):
             yield Rule(f"settings mcpServers.{name}.alwaysAllow", tools, "allow", USER, 200, server=name)
 
 
@@ -314,7 +314,11 @@ def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
         ("alwaysAllowBrowser", task.allow_browser, ("browser_action",)),
         ("alwaysAllowModeSwitch", task.allow_mode_switch, ("switch_mode",)),
         ("alwaysAllowSubtasks", task.allow_subtasks, ("new_task",)),
-        ("alwaysAllowMcp", task.allow_mcp, tuple(mcp_name(n, "read_resource") for n in settings.mcp_servers)),
+        (
+            "alwaysAllowMcp",
+            task.allow_mcp,
+            tuple(mcp_tool_name(n, "read_resource") for n in settings.mcp_servers),
+        ),
     )
     yield from (_auto_approval_rule(name, tools, "allow") for name, on, tools in switches if on and tools)
     if task.allow_execute:

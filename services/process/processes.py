@@ -44,7 +44,7 @@ class _BackgroundCommand:
 
 
 class SupervisedProcesses:
-    """Implements `Processes`. `env`: see `tool_environment`; `most`: see `Supervised`."""
+    """Implements `Processes`. `env`: see `tool_environment`; `most`: see `SupervisedCommand`."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class SupervisedProcesses:
     async def _release_command(
         self, stack: ExitStack, child: SupervisedCommand, inside: CommandSandbox | None, last: bool
     ) -> None:
-        """Let the command start in its sandbox. Raises `ChangedError`, `ValueError`."""
+        """Let the command start in its sandbox. Raises `WorkspaceChangedError`, `ValueError`."""
         if inside is None:
             return
         self._live.add(child)
@@ -405,7 +405,7 @@ _CHUNK = 65_536
 _STOP_S = GRACE_S + 6.0
 """By then a stopped supervisor has exited, or its processes can't be killed."""
 _DRAIN_S = 1.0
-"""Only processes that escaped their supervisor (`escape_note`) can keep the output open for longer."""
+"""Only processes that escaped their supervisor (`describe_escapes`) can keep the output open for longer."""
 
 Why = Literal["exited", "timeout", "inactivity"]
 

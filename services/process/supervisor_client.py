@@ -305,11 +305,11 @@ async def wait_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 
-    def note() -> None:
+    def mark_ready() -> None:
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_reader(descriptor, note)
+    loop.add_reader(descriptor, mark_ready)
     try:
         await ready
     finally:

@@ -142,7 +142,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def _parse_mountinfo(mountinfo: str) -> list[_MountRow]:
-    def plain(text: str) -> str:
+    def unescape_field(text: str) -> str:
         return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
     rows: list[_MountRow] = []
@@ -151,7 +151,13 @@ def _parse_mountinfo(mountinfo: str) -> list[_MountRow]:
         number, parent, device, root, point, options = own.split(" ")[:6]
         rows.append(
             _MountRow(
-                number, parent, device, plain(root), plain(point), options.split(","), system.split(" ")[0]
+                number,
+                parent,
+                device,
+                unescape_field(root),
+                unescape_field(point),
+                options.split(","),
+                system.split(" ")[0],
             )
         )
     return rows

@@ -175,7 +175,7 @@ def _open_survey_journal(created_paths: CreatedPaths, folder: Path) -> Generator
     descriptor, name = tempfile.mkstemp(dir=folder)
     note = Path(name)
 
-    def add(found: object) -> None:
+    def append_record(found: object) -> None:
         os.write(descriptor, json.dumps(found).encode() + b"\n")
 
     before, protected = created_paths.before, created_paths.protected
@@ -184,13 +184,13 @@ def _open_survey_journal(created_paths: CreatedPaths, folder: Path) -> Generator
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         held = {str(path): None if data is None else data.decode() for path, data in before.missing.items()}
         kept = {"known": before.known, "absent": before.absent, "programs": before.programs, "held": held}
-        add({"roots": [*map(str, before.roots)], **kept, "memory": [*protected.memory]})
+        append_record({"roots": [*map(str, before.roots)], **kept, "memory": [*protected.memory]})
         note = note.rename(f"{name}.json")
-        on_made.append(add)
+        on_made.append(append_record)
         try:
             yield
         finally:
-            on_made.remove(add)
+            on_made.remove(append_record)
     finally:
         note.unlink()
         os.close(descriptor)

@@ -61,7 +61,8 @@ class Gate:
     def start_command(self, within_s: float = MADE_WITHIN_S) -> bool:
         """Let the command start; returns False if bubblewrap ended first. Blocks.
 
-        Raises `OSError` if it takes longer than `within_s`, `ChangedError` if another sandbox was made than was meant.
+        Raises `OSError` if it takes longer than `within_s`, `WorkspaceChangedError` if another
+        sandbox was made than was meant.
         Then the command has not started, and it never will: the caller ends it.
         """
         until = time.monotonic() + within_s
@@ -97,7 +98,7 @@ class Gate:
         self._stack.callback(os.close, stop)
         protecting = self.mounts.protecting_mount_ids(made)
 
-        def look() -> None:
+        def watch_changes() -> None:
             changes = select.poll()
             changes.register(table, select.POLLPRI)
             changes.register(stop, select.POLLIN)
@@ -109,7 +110,7 @@ class Gate:
                         signal.pidfd_send_signal(first, signal.SIGKILL)
                     return
 
-        thread = threading.Thread(target=look, name="sandbox", daemon=True)
+        thread = threading.Thread(target=watch_changes, name="sandbox", daemon=True)
         self._stack.callback(thread.join)
         self._stack.callback(os.close, end)
         thread.start()

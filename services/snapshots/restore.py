@@ -23,6 +23,7 @@ from interlock.services.files.filesystem import (
     replace_link,
 )
 from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotError
+from interlock.services.snapshots.workspace_tree import parent_folder
 from interlock.state.workspace import Place
 
 _PENDING = "interlock-pending.json"
@@ -117,7 +118,7 @@ def apply_restore(work: RestorePlan, *, durable: bool) -> None:
         with anchor.place(root / path) as place, suppress(FileExistsError):
             os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
     blobs = ShadowRepository(Path(work.repository)).read_blobs([blob for _, _, blob in work.files])
-    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _parent_folder(one[0][0])):
+    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: parent_folder(one[0][0])):
         with anchor.place(root / folder / "_") as place:
             for (path, mode, _), data in files:
                 at, bits = Place(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
@@ -134,18 +135,14 @@ def apply_restore(work: RestorePlan, *, durable: bool) -> None:
 
 def _folder_sort_key(path: str) -> list[str]:
     """Sort key that groups files by folder."""
-    return [_parent_folder(path), path]
-
-
-def _parent_folder(path: str) -> str:
-    return path.rpartition("/")[0]
+    return [parent_folder(path), path]
 
 
 def _make_folders_writable(work: RestorePlan) -> list[tuple[str, int]]:
     """Open folders that their owner may not change; returns those whose permissions nothing else sets."""
     opened: list[tuple[str, int]] = []
     known = {path for path, _ in work.folders}
-    for path in sorted({_parent_folder(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
+    for path in sorted({parent_folder(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
         folder = Path(work.root, path)
         with suppress(OSError):  # doesn't exist yet
             mode = stat.S_IMODE(folder.lstat().st_mode)

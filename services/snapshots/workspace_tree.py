@@ -109,7 +109,7 @@ class WorkspaceTree:
         self._check_count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
         self.due = len(due)
         yield from (PathChange(path, None) for path, file in gone.items() if file.blob)
-        for folder, paths in groupby(sorted(due, key=_parent_folder), _parent_folder):
+        for folder, paths in groupby(sorted(due, key=parent_folder), parent_folder):
             yield from self._read_files(folder, paths)
 
     def count_files(self) -> int:
@@ -171,7 +171,9 @@ class WorkspaceTree:
 
     def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
         """Return the names of files and links, and of folders, that aren't ignored."""
-        from interlock.tools._opening import open_directory  # imports all tools, which a restore doesn't need
+        from interlock.tools.workspace_files import (
+            open_directory,  # imports all tools, which a restore doesn't need
+        )
 
         folder = Path(self._base + path)
         ignored = self._workspace.ignored_in(folder)
@@ -215,7 +217,7 @@ class WorkspaceTree:
             if before is not None and before.blob:
                 yield PathChange(path, None)
             return
-        blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+        blob = blob_id(data)
         folder.files[place.name] = FileState(found.st_mode, blob, change_mark(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
@@ -229,7 +231,7 @@ class WorkspaceTree:
 
     def _encode_layout(self) -> bytes:
         modes = {path: folder.mode for path, folder in self.folders.items() if path}
-        full = {*map(_parent_folder, modes)}
+        full = {*map(parent_folder, modes)}
         empty = sorted(path for path in modes if path not in full and not self.folders[path].files)
         for path, folder in self.folders.items():
             kept = {name: file.mode for name, file in folder.files.items() if file.blob}
@@ -280,7 +282,12 @@ def permission_kind(mode: int) -> str:
     return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
 
 
-def _parent_folder(path: str) -> str:
+def blob_id(data: bytes) -> str:
+    """Return git's id of a blob with these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def parent_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 

@@ -27,7 +27,7 @@ from warm import Warm
 from interlock.cli.session.external_programs import diff_sides
 from interlock.engine.client import Client
 from interlock.state.messages import DataPart
-from interlock.tools._diff import unified_diff
+from interlock.tools.text_diff import unified_diff
 
 Open = Callable[..., Editor]
 Asking = Callable[..., tuple[Editor, str, int]]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.state.text import visible
-from interlock.tools._diff import unified_diff
+from interlock.tools.text_diff import unified_diff
 
 
 def lines_of(old: str, new: str) -> list[DiffLine]:

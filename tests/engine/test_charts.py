@@ -24,10 +24,10 @@ from interlock.state.charts import (
     VERDICTS,
     ApprovalModeChart,
     ToolCallChart,
-    mode_of,
+    approval_mode_state,
     moves_in,
-    reached,
-    step,
+    next_state,
+    reachable_states,
 )
 from interlock.state.deps import Token
 from interlock.state.errors import BusyError, RunError, SetupError
@@ -166,7 +166,7 @@ def test_the_end_of_a_batch_makes_only_the_moves_that_a_batch_can_make() -> None
     moves = spec_of(collect).moves  # pyright: ignore[reportOptionalMemberAccess]
 
     def ends(old: str, *said: str) -> set[str]:
-        return {*reached(ApprovalModeChart, old, moves, VERDICTS - {*said})} - {old}
+        return {*reachable_states(ApprovalModeChart, old, moves, VERDICTS - {*said})} - {old}
 
     planning = {f"plan.{phase}" for phase in ("requirements", "exploration", "design")}
     assert ends("yolo") == set()
@@ -202,10 +202,10 @@ def test_only_a_person_leads_to_yolo() -> None:
     for state in set(STATES["approval-mode"]) - {"yolo"}:
         leads = {event for event, target in moves_in(ApprovalModeChart, state).items() if target == "yolo"}
         assert leads == {"use_yolo"}
-    assert mode_of({"approval_mode": "plan", "plan_phase": ""}) == "plan.requirements"
+    assert approval_mode_state({"approval_mode": "plan", "plan_phase": ""}) == "plan.requirements"
     assert moves_in(ToolCallChart, "success") == {}
     with pytest.raises(RunError):
-        step(ToolCallChart, "success", "execute")
+        next_state(ToolCallChart, "success", "execute")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from interlock.engine.store.runs import NewRun, insert_child, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.workspaces import newest_snapshot
-from interlock.fleet.queue_schema import make_queue
+from interlock.fleet.queue_schema import create_queue_tables
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 MANY = [f"run{number}" for number in range(70_000)]
@@ -106,7 +106,7 @@ def test_many_runs_wait_for_a_worker(store: Store) -> None:
     if not store.blobs:
         pytest.skip("queues are in PostgreSQL")
     begin(store, "run7")
-    make_queue(store.path)
+    create_queue_tables(store.path)
     with closing(store.connect()) as conn:
         with conn.transaction():
             put_job(conn, "run7", "fast")

@@ -15,7 +15,7 @@ from interlock.engine.store.connection import Connection, Rows, Values
 from interlock.engine.store.integrity import records, verify
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_run
-from interlock.fleet.queue_schema import make_queue
+from interlock.fleet.queue_schema import create_queue_tables
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -70,7 +70,7 @@ def test_nothing_holds_a_connection_once_the_moment_is_over(
 
 
 def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> None:
-    make_queue(store.path)
+    create_queue_tables(store.path)
     with closing(store.connect_driver()) as conn:
         for fails in (True, False):
             try:
@@ -108,7 +108,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
     store: Store,
 ) -> None:
     """Not where answers are waited for without a `Sync`: then it counts as active, and would keep its locks."""
-    from interlock.fleet.postgres_sessions import sign_in
+    from interlock.fleet.postgres_sessions import connection_string
 
     seen = list[str]()
     with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
@@ -123,7 +123,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
             seen.append(stands())
         silence = "select name, setting from pg_settings where name like 'tcp_%' order by name"
         kept = dict(conn.execute(silence).fetchall())
-    with psycopg.connect(sign_in(store.path)) as queues:
+    with psycopg.connect(connection_string(store.path)) as queues:
         assert dict(queues.execute(silence).fetchall()) == kept
     assert seen == ["idle in transaction"] * 2
     assert [*kept.values()] == ["3", "5", "2", "8000"], kept

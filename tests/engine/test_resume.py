@@ -32,7 +32,7 @@ from interlock.engine.store.retention import remove_run
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
 from interlock.services.files.blobs import inflate_body
-from interlock.state.calls import outcome_of
+from interlock.state.calls import parse_outcome
 from interlock.state.errors import UserError
 
 STORES = Path(__file__).parent.parent / "stores"
@@ -290,7 +290,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path
     ],
 )
 def test_what_an_earlier_version_wrote_of_a_call_in_one_string_is_read(stored: Any, outcome: Any) -> None:
-    assert outcome_of(stored) == outcome
+    assert parse_outcome(stored) == outcome
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])

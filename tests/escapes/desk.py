@@ -13,7 +13,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
-from interlock.state.calls import CallKey, CallView, ToolResult, failure
+from interlock.state.calls import CallKey, CallView, ToolResult, error_result
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolRun
 
@@ -62,7 +62,7 @@ class Desk:
     def call(self, tool: str, **args: Any) -> ToolResult:
         """Call a tool as a run does: check, plan if it writes, then run."""
         problem = self._tools().invalid(CallView(id="c", name=tool, args=args))
-        return failure("invalid", problem) if problem else self.run(tool, **args)
+        return error_result("invalid", problem) if problem else self.run(tool, **args)
 
     def run(self, tool: str, **args: Any) -> ToolResult:
         """Plan if it writes, then run."""

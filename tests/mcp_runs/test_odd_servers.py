@@ -311,11 +311,11 @@ def is_alive(pid: int) -> bool:
 def test_a_call_is_repeated_only_if_no_request_of_it_was_sent(sent_before: bool) -> None:
     from types import SimpleNamespace
 
-    from interlock.services.mcp.wire import Exchange, NotRunError
+    from interlock.services.mcp.exchanges import Exchange, NotRunError
 
     one = Exchange()
     for number in range(1 + sent_before):  # such as the call, and then the tools' list to check its answer
         one.begin(number)
     one.sent = False
-    failed = one.failure(SimpleNamespace(code=0), 1)
+    failed = one.interpret_error(SimpleNamespace(code=0), 1)
     assert isinstance(failed, NotRunError) is not sent_before

@@ -124,7 +124,7 @@ def test_two_runs_that_renew_a_token_at_once_renew_it_once(
     file, kept = tokens(place)
     accounts.access.clear()
     file.write_text(json.dumps({**kept, "expires_at": time.time() - 1}))
-    find, renewing, turns = accounts.load_refresh_token, TokenFile.renewing, list[str]()
+    find, renewing, turns = accounts.load_refresh_token, TokenFile.lock_renewal, list[str]()
 
     async def waits(client: Any, refresh_token: str) -> Any:
         accounts.asked.append("renewal")  # a second one with the same token may cost all of them
@@ -139,7 +139,7 @@ def test_two_runs_that_renew_a_token_at_once_renew_it_once(
         return renewing(own)
 
     monkeypatch.setattr(accounts, "load_refresh_token", waits)
-    monkeypatch.setattr(TokenFile, "renewing", turn)
+    monkeypatch.setattr(TokenFile, "lock_renewal", turn)
     with ThreadPoolExecutor(2) as both:
         ends = [both.submit(place.main, ADD, SUM) for _ in range(2)]
     assert [end.result().status for end in ends] == ["done", "done"], place.told

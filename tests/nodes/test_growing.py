@@ -3,7 +3,7 @@
 from random import Random
 
 from interlock.nodes.turn_messages import older_outputs
-from interlock.state.messages import Growing, Message, ToolCall, curated, open_calls
+from interlock.state.messages import Growing, Message, ToolCall, curate_history, open_calls
 
 
 class Owner:
@@ -33,7 +33,7 @@ def test_a_history_is_looked_at_as_if_for_the_first_time() -> None:
             history = history[: random.randint(0, len(history))]
         if history and random.random() < 0.05:
             history = [*history[:-1], some_message(random, number)]
-        assert curated(history, owner) == curated(history)
+        assert curate_history(history, owner) == curate_history(history)
         assert open_calls(history, owner) == open_calls(history)
         assert older_outputs(history, owner) == older_outputs(history)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.prompts import load, names, parse, render
+from interlock.prompts import load_prompt, parse_prompt, prompt_names, render_prompt
 from interlock.state.errors import SetupError
 from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
@@ -21,13 +21,15 @@ HEAD = '+++\npurpose = "p"\ninputs = ["a"]\n+++\n'
 
 def test_a_prompt_is_rendered_with_its_slots_as_what_it_is() -> None:
     one, two = (
-        parse("x", HEAD + "say {{a}}, {{a}}\n"),
+        parse_prompt("x", HEAD + "say {{a}}, {{a}}\n"),
         "# System\nbe {{a}}\n\n# User\n## A heading\nask {{a}}\n",
     )
-    parts = parse("x", HEAD + two)
+    parts = parse_prompt("x", HEAD + two)
     assert one.text(a="hi") == "say hi, hi"
     assert parts.parts(a="kind") == ("be kind", "## A heading\nask kind")
-    assert parse("x", (HEAD + two).replace("\n", "\r\n")) == parts, "line ends of a checkout don't matter"
+    assert parse_prompt("x", (HEAD + two).replace("\n", "\r\n")) == parts, (
+        "line ends of a checkout don't matter"
+    )
     with pytest.raises(SetupError, match=r"parts\(\)"):
         parts.text(a="")
     with pytest.raises(SetupError, match=r"text\(\)"):
@@ -37,7 +39,7 @@ def test_a_prompt_is_rendered_with_its_slots_as_what_it_is() -> None:
 @pytest.mark.parametrize("values", [{}, {"a": "1", "b": "2"}, {"b": "2"}])
 def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
     with pytest.raises(SetupError, match=r"Prompt 'x' needs inputs \['a'\], got"):
-        parse("x", HEAD + "{{a}}").text(**values)
+        parse_prompt("x", HEAD + "{{a}}").text(**values)
 
 
 @given(st.text())
@@ -45,7 +47,7 @@ def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
 @example(r"\1 \g<0> $a ${a} {a}")
 @example("+++\n# User\n")
 def test_a_slot_value_is_inert(value: str) -> None:
-    prompt = parse("x", '+++\npurpose = "p"\ninputs = ["a", "b"]\n+++\n<{{a}}|{{b}}|{{a}}>')
+    prompt = parse_prompt("x", '+++\npurpose = "p"\ninputs = ["a", "b"]\n+++\n<{{a}}|{{b}}|{{a}}>')
     assert prompt.text(a=value, b="{{a}}") == f"<{value}|{{{{a}}}}|{value}>"
 
 
@@ -65,20 +67,20 @@ def test_a_slot_value_is_inert(value: str) -> None:
 )
 def test_a_malformed_prompt_says_what_is_wrong(source: str, problem: str) -> None:
     with pytest.raises(SetupError, match=problem) as caught:
-        parse("folder/file", source)
+        parse_prompt("folder/file", source)
     assert "'folder/file'" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["main/nothing", "../state/x", "main/../main/git", "/etc/passwd", ""])
 def test_a_prompt_that_is_not_shipped_is_an_error(name: str) -> None:
     with pytest.raises(SetupError):
-        load(name)
-    assert "because of it" in render("run/call_cancelled", reason="because of it")
+        load_prompt(name)
+    assert "because of it" in render_prompt("run/call_cancelled", reason="because of it")
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", prompt_names())
 def test_every_shipped_prompt_loads(name: str) -> None:
-    prompt = load(name)
+    prompt = load_prompt(name)
     assert prompt.purpose.endswith(".")
     assert prompt.user
     values = dict.fromkeys(prompt.inputs, "x")
@@ -91,8 +93,8 @@ def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:
     known = (
         grouped | ALWAYS | set(TOOLS) | {field for tool in TOOLS.values() for field in tool.args.model_fields}
     )
-    for name in names():
-        words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load(name).user)
+    for name in prompt_names():
+        words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load_prompt(name).user)
         assert set(words) <= known, name
 
 

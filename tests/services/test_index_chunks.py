@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.index.ranking import columns, split, words_of
-from interlock.services.index.sources import LEAST, MOST, TOLERATED, chunks
+from interlock.services.index.ranking import significant_words, split_words, word_columns
+from interlock.services.index.sources import LEAST, MOST, TOLERATED, cut_into_chunks
 
 LINES = st.sampled_from(
     [
@@ -18,7 +18,7 @@ LINES = st.sampled_from(
 @given(st.lists(LINES, max_size=120).map("\n".join), st.sampled_from(["python", "markdown", "go", "text"]))
 def test_chunks_are_within_the_limits_and_nothing_is_in_two_or_lost(text: str, language: str) -> None:
     lines = text.split("\n")
-    found = chunks(text.encode(), language)
+    found = cut_into_chunks(text.encode(), language)
     last, segments = 0, ""
     for chunk in found:
         assert len(chunk.text.strip()) >= LEAST or segments
@@ -39,30 +39,37 @@ def test_chunks_are_within_the_limits_and_nothing_is_in_two_or_lost(text: str, l
 
 @given(st.binary(max_size=3000), st.sampled_from(["python", "markdown", "text"]))
 def test_any_bytes_are_cut(data: bytes, language: str) -> None:
-    assert all(len(chunk.text) <= TOLERATED for chunk in chunks(data, language))
+    assert all(len(chunk.text) <= TOLERATED for chunk in cut_into_chunks(data, language))
 
 
 def test_a_definition_keeps_its_comment_its_decorators_and_its_names() -> None:
     body = "\n".join(f"        value_{n} = compute({n})" for n in range(45))
     head = f"import os\n\n\nclass Big:\n    '''{'Doc ' * 20}'''\n\n"
     source = f"{head}    # Says why.\n    @cached\n    def long(self):\n{body}\n"
-    found = chunks(source.encode(), "python")
+    found = cut_into_chunks(source.encode(), "python")
     assert [c.name for c in found] == ["Big", "Big.long", "Big.long"]
     assert found[1].text.startswith("    # Says why.\n    @cached\n    def long")
 
 
 def test_the_last_piece_is_not_too_short_and_a_line_that_is_too_long_comes_in_segments() -> None:
-    assert [len(c.text) for c in chunks(("word " * 10 + "\n").encode() * 24, "text")] == [1019, 203]
-    found = chunks(b"x" * 2500, "text")
+    assert [len(c.text) for c in cut_into_chunks(("word " * 10 + "\n").encode() * 24, "text")] == [1019, 203]
+    found = cut_into_chunks(b"x" * 2500, "text")
     assert [(c.start, c.end, len(c.text)) for c in found] == [(1, 1, MOST), (1, 1, MOST), (1, 1, 500)]
 
 
 def test_code_is_found_by_the_words_that_names_are_made_of() -> None:
-    assert split("parseHTTPDate") == "parsehttpdate parse http date"
-    assert split("read_file2") == "read_file2 read file 2"
-    assert split("Straße_übergroß") == "straße_übergroß straße übergroß"
-    assert words_of("Where is the function that parses HTTPDate?") == ["parses", "httpdate", "http", "date"]
-    assert words_of("how to do it") == ["how", "to", "do", "it"]
-    path, name, said, code = columns("src/httpDate.py", "A.f", '"""Says\nwhat."""\n# why\nx = 1  # not this')
+    assert split_words("parseHTTPDate") == "parsehttpdate parse http date"
+    assert split_words("read_file2") == "read_file2 read file 2"
+    assert split_words("Straße_übergroß") == "straße_übergroß straße übergroß"
+    assert significant_words("Where is the function that parses HTTPDate?") == [
+        "parses",
+        "httpdate",
+        "http",
+        "date",
+    ]
+    assert significant_words("how to do it") == ["how", "to", "do", "it"]
+    path, name, said, code = word_columns(
+        "src/httpDate.py", "A.f", '"""Says\nwhat."""\n# why\nx = 1  # not this'
+    )
     assert (path, name, said) == ("src httpdate http date", "a f", "says what why")
     assert code.endswith("not this")

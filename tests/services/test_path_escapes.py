@@ -9,7 +9,7 @@ from escapes.desk import SECRET, Desk
 from folders import put, tree
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.index.sources import read
+from interlock.services.index.sources import read_source
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView
@@ -199,7 +199,7 @@ def test_another_name_of_a_file_that_is_private_or_hidden_by_the_user_is_closed_
     assert "same file as" in told["read_file"]
     assert not any(SECRET in text for text in told.values())
     assert desk.call("grep_search", pattern=SECRET).content.startswith("No matches")
-    assert read(FolderWorkspace(desk.root), other) is None
+    assert read_source(FolderWorkspace(desk.root), other) is None
     policy = RulePolicy(WorkspaceRules([], Settings(), FolderWorkspace(desk.root)))
     for line in (f"rg {SECRET}", "rg -l x", f"grep -r {SECRET} src .", f"cat {other}", "diff -r src ."):
         call = CallView(id="1", name="run_shell_command", args={"command": line})

@@ -11,8 +11,8 @@ from patience import lines_run
 from tool_calls import Calls
 
 from interlock.state.deps import StopFlag, Stopped
-from interlock.tools._content import TextFile
 from interlock.tools.apply_diff import apply_blocks
+from interlock.tools.file_content import TextFile
 from interlock.tools.matcher.blocks import Block, DiffError, parse_blocks
 from interlock.tools.matcher.windows import Work
 

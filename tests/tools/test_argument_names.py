@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from commands import execute, one_call, response
 
-from interlock.tools._arguments import normalize_argument_names
+from interlock.tools.call_arguments import normalize_argument_names
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from interlock.state.text import cut_line, diff_stat
-from interlock.tools._diff import unified_diff
+from interlock.state.text import diff_stat, find_cut_diff_line
 from interlock.tools.matcher.edit import describe_nearest_text
+from interlock.tools.text_diff import unified_diff
 
 
 def test_a_diff_shows_what_changes_and_nothing_for_nothing() -> None:
@@ -29,7 +29,7 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ]
     cut = unified_diff("a", None, "".join(lines).encode())
     assert len(cut) < 101_000
-    assert cut_line(cut) and diff_stat(cut) == "+40000", "what isn't shown counts"
+    assert find_cut_diff_line(cut) and diff_stat(cut) == "+40000", "what isn't shown counts"
     dashes = unified_diff("a", b"-- a\nkept\n", b"++ b\nkept\n")
     assert diff_stat(dashes) == "+1 −1", "a line of the file isn't taken for a header"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._json_calls import MOST_WHOLE, build_answer_schema
+from interlock.tools.json_calls import MOST_WHOLE, build_answer_schema
 
 TEXT = "def f(a):\n    return a\n\n\ndef g(a):\n    return a\n    # end\n" + "pass\n" * MOST_WHOLE
 

@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.tools._content import TextFile, decode_text_file
-from interlock.tools._diff import unified_diff
+from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
 from interlock.tools.matcher.find import find_match
 from interlock.tools.matcher.windows import Match, Miscount, replace_windows
+from interlock.tools.text_diff import unified_diff
 
 CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
 SOURCES = {"CODE": CODE, "TABS": CODE.replace("    ", "\t")}

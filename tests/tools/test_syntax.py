@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.tools._syntax import detect_language, find_definitions, grammar_modules, load_languages
+from interlock.tools.code_definitions import (
+    detect_language,
+    find_definitions,
+    grammar_modules,
+    load_languages,
+)
 
 EXAMPLES = {
     "bash": ("f() { :; }\nfunction g {\n :\n}\n", "f:1-1 g:2-4"),

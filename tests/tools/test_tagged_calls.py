@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from interlock.services.toolset import parameter_schema
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._arguments import TaggedTools, convert_arguments
-from interlock.tools._tags import RAW, TaggedCall, TagParser, render_call_as_tags, render_message_as_text
+from interlock.tools.call_arguments import TaggedTools, convert_arguments
 from interlock.tools.table import TOOLS as TABLE
+from interlock.tools.tag_calls import RAW, TaggedCall, TagParser, render_call_as_tags, render_message_as_text
 
 READINGS = table(__file__, "tagged.yaml")
 TOOLS = {

@@ -7,8 +7,8 @@ import pytest
 from tool_calls import Calls
 
 from interlock.engine.client.doctor import check_machine
-from interlock.prompts import load
-from interlock.services.index.sources import chunks
+from interlock.prompts import load_prompt
+from interlock.services.index.sources import cut_into_chunks
 from interlock.tools.table import TOOLS
 
 
@@ -73,16 +73,16 @@ def test_definitions_are_listed_with_their_lines_and_short_ones_left_out(call: C
 def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_install(
     call: Calls, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [c.name for c in chunks(SOURCE.encode(), "python")] == ["long", "K"]
-    monkeypatch.setattr("interlock.tools._syntax.find_spec", lambda _: None)
+    assert [c.name for c in cut_into_chunks(SOURCE.encode(), "python")] == ["long", "K"]
+    monkeypatch.setattr("interlock.tools.code_definitions.find_spec", lambda _: None)
     assert "list_code_definition_names" not in {n for n, tool in TOOLS.items() if tool.installed()}
     needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
     assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
-    assert [chunk.name for chunk in chunks(SOURCE.encode(), "python")] == [""]
+    assert [chunk.name for chunk in cut_into_chunks(SOURCE.encode(), "python")] == [""]
     assert "none: code is indexed by lines, not by definition" in str([*check_machine()])
 
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
 def test_instructions_are_returned(call: Calls, task: str) -> None:
-    call.context = replace(call.context, instructions=lambda name: load(f"instructions/{name}").text())
+    call.context = replace(call.context, instructions=lambda name: load_prompt(f"instructions/{name}").text())
     assert call.text("fetch_instructions", task=task).startswith("# Make a")

@@ -20,7 +20,7 @@ from tool_calls import Calls
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.tooling import Reach
-from interlock.tools import _http
+from interlock.tools import http_fetch
 from interlock.tools.web import WebFetchArgs, preview_web_fetch, run_web_fetch
 
 TABLE: dict[str, list[Any]] = table(__file__, "web.yaml")
@@ -52,7 +52,7 @@ PAGES: dict[str, Reply] = {
     "/liar": (200, PLAIN, b"GIF\0\0\0"),
     "/missing": (404, {"Content-Type": "text/html"}, b"<p>No such page</p>"),
     "/long": (200, PLAIN, b"0123456789" * 1000),
-    "/large": (200, PLAIN, b"x" * (_http.BODY_BYTES + 1)),
+    "/large": (200, PLAIN, b"x" * (http_fetch.BODY_BYTES + 1)),
     "/hop/0": (302, {"Location": "/plain"}, b""),
     "/file": (302, {"Location": "file:///etc/passwd"}, b""),
     "/loop": (307, {"Location": "/loop"}, b""),
@@ -166,7 +166,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in found]
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr("interlock.tools._addresses._LOOKUP_S", 0.05)
+    monkeypatch.setattr("interlock.tools.host_addresses._LOOKUP_S", 0.05)
     return table
 
 
@@ -259,7 +259,7 @@ def test_a_hostile_page_is_given_up_on_and_a_slow_server_is_a_time_out(
     monkeypatch.setattr("interlock.tools.web._HTML_S", 1)
     result = web("/hostile", max_chars=1000)
     assert result.status == "success" and "text" in result.content
-    monkeypatch.setattr(_http, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(http_fetch, "TIMEOUT_S", 0.3)
     web.failed("timeout", "/slow")
 
 

@@ -245,14 +245,14 @@ def test_a_changed_context_template_is_named_with_its_step(
     run = desk.run().run
     (desk.work / "another").write_text("the directory that is told is another one, too")
     assert desk("replay", run).code == 0, "what is told of the folder is what was told then"
-    load = prompts.load
+    load = prompts.load_prompt
 
     def with_today(name: str) -> prompts.Prompt:
         prompt = load(name)
         other = prompt.user.replace("Date: ", "Today: ") if name == "context/environment" else prompt.user
         return replace(prompt, user=other)
 
-    monkeypatch.setattr(prompts, "load", with_today)
+    monkeypatch.setattr(prompts, "load_prompt", with_today)
     found = desk("replay", run, "--json").json["divergence"]
     assert (found["step"], found["recorded"], found["keys"]) == (1, ["open_prompt", "context"], ["head"])
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from interlock.tools._content import line_number_at
+from interlock.tools.file_content import line_number_at
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,

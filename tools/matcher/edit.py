@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from interlock.tools._content import TextFile, line_number_at, split_lines
-from interlock.tools._diff import Comparison
+from interlock.tools.file_content import TextFile, line_number_at, split_lines
 from interlock.tools.matcher.find import find_exact_match, find_match
 from interlock.tools.matcher.omission import find_omission, omission_message
 from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
+from interlock.tools.text_diff import Comparison
 
 _MOST_NAMED = 20
 _HOW = {

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from interlock.tools.matcher.ends import fit_exact_replacement, text_before_on_line
 from interlock.tools.matcher.merge import fold_typography, merge_window, normalize_like
+from interlock.tools.matcher.window_edges import fit_exact_replacement, text_before_on_line
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
     TOKEN,

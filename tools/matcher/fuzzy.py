@@ -15,7 +15,6 @@ from typing import NamedTuple
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
-from interlock.tools._diff import Comparison
 from interlock.tools.matcher.windows import (
     TOKEN,
     LineIndex,
@@ -24,6 +23,7 @@ from interlock.tools.matcher.windows import (
     blank_tolerant_window,
     split_search_lines,
 )
+from interlock.tools.text_diff import Comparison
 
 _SHORTEST = 10
 """Minimum characters of `old` (gemini-cli: 10)."""

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from interlock.tools._diff import Comparison
-from interlock.tools.matcher.ends import drop_leading_blank_lines, keep_lines_separate, text_before_on_line
+from interlock.tools.matcher.window_edges import (
+    drop_leading_blank_lines,
+    keep_lines_separate,
+    text_before_on_line,
+)
 from interlock.tools.matcher.windows import Window, line_indent, next_numbers
+from interlock.tools.text_diff import Comparison
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000

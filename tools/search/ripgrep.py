@@ -22,7 +22,7 @@ from typing import NamedTuple
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Ended, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import LARGEST, open_directory, open_regular_file, resolve_allowed_file
+from interlock.tools.workspace_files import LARGEST, open_directory, open_regular_file, resolve_allowed_file
 
 LINE_CHARS = 2000
 """Characters shown to a model per line (gemini-cli: 2,000)."""

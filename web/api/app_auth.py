@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from interlock.engine.client.served import Served
-from interlock.state.errors import bug
+from interlock.state.errors import as_bug_error
 from interlock.web.endpoints import (
     RefusedError,
     check_role,
@@ -366,4 +366,4 @@ class AppRoutes(BaseRoute):
 
             await JSONResponse({"detail": str(error)}, error.status)(scope, receive, send)
         except Exception as error:
-            raise bug(error) from error
+            raise as_bug_error(error) from error

@@ -13,7 +13,7 @@ from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import ProgramCall
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web import drive_launcher
 from interlock.web.api.app_auth import USER_KEYS, user_fields
 from interlock.web.api.assistants import AssistantChoice, Assistants, merge_config_and_context
@@ -174,7 +174,9 @@ class DriveQueues:
             try:
                 await self._run_drive(one)
             except Exception as error:  # a drive that stays busy would block its thread
-                self._record_failed_start(one, error if isinstance(error, InterlockError) else bug(error))
+                self._record_failed_start(
+                    one, error if isinstance(error, InterlockError) else as_bug_error(error)
+                )
 
     def _record_failed_start(self, one: Served, error: InterlockError) -> None:
         """Note a drive that never began."""

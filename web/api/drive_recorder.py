@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.engine.client import Client, Options, Outcome, Renderer, rate_limits, served, threads
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.program_drive import ProgramCall, drive_call
-from interlock.state.errors import InterlockError, RunError, UserError, bug
+from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
 from interlock.web.api.event_protocol import to_protocol_events
 from interlock.web.api.payloads import dump_json, to_json_types
 from interlock.web.api.prompt_dialect import answer_schema, request_payload
@@ -220,7 +220,9 @@ async def drive_and_record(
                 recorder.failed or InterlockError((outcome.error or {}).get("message", "It failed."))
             )
     except Exception as error:
-        recorder.fail(recorder.failed or (error if isinstance(error, InterlockError) else bug(error)))
+        recorder.fail(
+            recorder.failed or (error if isinstance(error, InterlockError) else as_bug_error(error))
+        )
         raise
     finally:
         served.change(

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
 from interlock.web.api.drive_recorder import stream_file
@@ -357,7 +357,7 @@ class _SocketSession:
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._send_error(given["id"], RefusedError(500, str(bug(error))))
+            await self._send_error(given["id"], RefusedError(500, str(as_bug_error(error))))
 
     async def _send_success(self, name: int, result: Mapping[str, Any]) -> None:
         async with self._lock:

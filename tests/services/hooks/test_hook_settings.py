@@ -80,7 +80,7 @@ def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> N
 def test_the_same_name_and_command_runs_once_as_strictly_as_its_strictest() -> None:
     groups = [{"hooks": [{"command": "c", "idempotent": True}, {"command": "c", "name": "n"}]}]
     strict = [{"sequential": True, "hooks": [{"command": "c", "required": True}]}]
-    first, named = book(layer({"BeforeTool": [*groups, *strict]})).selected("BeforeTool", "x")
+    first, named = book(layer({"BeforeTool": [*groups, *strict]})).select_hooks("BeforeTool", "x")
     assert (first.required, first.sequential, first.idempotent, named.name) == (True, True, False, "n")
 
 

@@ -54,7 +54,7 @@ class Place:
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope = ANYBODY) -> SessionRule:
         policy = self.policy(scope)
-        rule = policy.narrow(call, risk, SAVE, mode)
+        rule = policy.always_rule(call, risk, SAVE, mode)
         assert rule is not None
         policy.save(risk, rule, "2026-01-01T00:00:00+00:00, run k3m9")
         return rule
@@ -140,10 +140,10 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
     policy = place.policy()
     for line in ("ls -l", "rm -rf x", "eval $x", "git -c a=b log", "ls 'x"):
         offered = policy.choices(shell(line), "execute", policy.check(shell(line), "execute", "default"))
-        narrow = policy.narrow(shell(line), "execute", SAVE, "default")
+        narrow = policy.always_rule(shell(line), "execute", SAVE, "default")
         assert (SAVE in offered, narrow is not None) == (line == "ls -l",) * 2
     execute = CallView(id="1", name="discovered", args={"x": 1})
-    assert policy.narrow(execute, "execute", SAVE, "default") is None
+    assert policy.always_rule(execute, "execute", SAVE, "default") is None
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
 def test_the_request_says_where_a_saved_choice_will_count(
     place: Place, call: CallView, risk, where: str
 ) -> None:
-    rule = place.policy().narrow(call, risk, SAVE, "default")
+    rule = place.policy().always_rule(call, risk, SAVE, "default")
     assert rule is not None and rule.covers.endswith(where)
-    once = place.policy().narrow(call, risk, "proceed_always", "default")
+    once = place.policy().always_rule(call, risk, "proceed_always", "default")
     assert once is not None and once.covers == rule.covers.removesuffix(f", {rule.saved}")
 
 
@@ -205,7 +205,7 @@ def test_it_says_why_it_could_not_be_saved(place: Place, tmp_path: Path) -> None
     "path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"]
 )
 def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> None:
-    rule = place.policy().narrow(edit(path), "write", SAVE, "default")
+    rule = place.policy().always_rule(edit(path), "write", SAVE, "default")
     if rule is None:
         return
     place.save(edit(path), "write")

@@ -1,4 +1,4 @@
-"""_html_text: convert HTML to readable text. A separate program (stdin to stdout), so that hostile pages can be killed.
+"""html_text: convert HTML to readable text. A separate program (stdin to stdout), so that hostile pages can be killed.
 
 Argument 1: the page's URL, for resolving relative links. First line printed: the title.
 """

@@ -1,4 +1,4 @@
-"""ends: what stands directly before and behind a window, and what an edit says of it twice or leaves out."""
+"""window_edges: what stands directly before and behind a window, and what an edit says of it twice or leaves out."""
 
 from interlock.tools.matcher.windows import Window, line_indent
 

@@ -1,4 +1,4 @@
-"""_arguments: a call's arguments under the tool's own names, and, of a call written in tags, typed."""
+"""call_arguments: a call's arguments under the tool's own names, and, of a call written in tags, typed."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.messages import ToolDeclaration
-from interlock.tools._tags import TaggedCall, TagParser
+from interlock.tools.tag_calls import TaggedCall, TagParser
 
 _SAME = (
     ("file_path", "path", "file", "filename", "file_name", "filepath", "target_file", "absolute_path"),

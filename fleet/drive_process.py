@@ -1,4 +1,4 @@
-"""job: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
+"""drive_process: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
 
 A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row; why its store can't
 be used is printed, and the worker tries again.
@@ -22,10 +22,10 @@ from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.engine.store.rate_limits import FleetLimits, put_back
 from interlock.engine.store.runs import check_run_id, kept_repository
 from interlock.engine.store.workspaces import set_repository
-from interlock.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
+from interlock.fleet.checkout import UNKEPT, Checkout, check_out, clone_folder
 from interlock.fleet.commits import CloneCommits
-from interlock.fleet.delivery import deliver, own_tools
-from interlock.fleet.postgres_sessions import keep_only_for
+from interlock.fleet.delivery import deliver_outcome, push_tools
+from interlock.fleet.postgres_sessions import limit_idle_time
 from interlock.services.sandbox.sandbox import sandbox_error_cause
 from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
@@ -40,23 +40,23 @@ STALE_S = 8.0
 
 def main(run: str, at: str) -> int:
     home = Path(at)
-    threading.Thread(target=leave_with_worker, daemon=True).start()
+    threading.Thread(target=exit_with_worker, daemon=True).start()
     clear_own_environment()
-    keep_only_for(_IDLE_S)
+    limit_idle_time(_IDLE_S)
     limits, env = FleetLimits(), drop_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
-        if files := check_out(home, run, workspaces_of(os.environ)):
-            options = on_clone(options, run, files)
-        outcome = asyncio.run(_driven(run, options))
+        if files := check_out(home, run, clone_folder(os.environ)):
+            options = options_for_clone(options, run, files)
+        outcome = asyncio.run(_drive_run(run, options))
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
     except InterlockError as error:
         isolated = isinstance(error, SandboxError)
         why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
-        return _given_up(home, run, error.kind, why)
+        return _give_up_run(home, run, error.kind, why)
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
@@ -67,16 +67,16 @@ def main(run: str, at: str) -> int:
             elif outcome.status == "timeout":
                 note_stopped(conn, run, "timeout")
     if files:
-        deliver(home, files, outcome, options)
+        deliver_outcome(home, files, outcome, options)
     return 0
 
 
-async def _driven(run: str, options: Options) -> Outcome:
+async def _drive_run(run: str, options: Options) -> Outcome:
     with provide_stop() as stop:
         return await resume_run(run, [], None, options, [], stop)
 
 
-def _given_up(home: Path, run: str, kind: str, why: str) -> int:
+def _give_up_run(home: Path, run: str, kind: str, why: str) -> int:
     """End a run that would fail again, however often it is driven, unless another process drives it by now."""
     with Store(home).writing() as conn:
         lease = read_lease(conn, run)
@@ -85,17 +85,17 @@ def _given_up(home: Path, run: str, kind: str, why: str) -> int:
     return 0
 
 
-def on_clone(options: Options, run: str, files: Checkout) -> Options:
+def options_for_clone(options: Options, run: str, files: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
     where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
-    tools = own_tools(options.home, files.folder, files.options)
+    tools = push_tools(options.home, files.folder, files.options)
     clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
 
     def commits() -> tuple[str, bytes] | None:
         try:
-            body = clone.changed()
+            body = clone.read_if_changed()
         except RunError:
-            _note_unkept(options.home, run, files.options["at"])
+            _record_unsaved_place(options.home, run, files.options["at"])
             raise
         return None if body is None else (files.folder.name, body)
 
@@ -103,7 +103,7 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
     return replace(made, skip_trust=files.trusted, sandbox=files.isolated)
 
 
-def _note_unkept(home: Path, run: str, place: str) -> None:
+def _record_unsaved_place(home: Path, run: str, place: str) -> None:
     """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
     with Store(home).writing() as conn:
         kept = kept_repository(conn, run)
@@ -111,7 +111,7 @@ def _note_unkept(home: Path, run: str, place: str) -> None:
         set_repository(conn, run, {**kept, UNKEPT: "\n".join(places)})
 
 
-def leave_with_worker() -> None:
+def exit_with_worker() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass

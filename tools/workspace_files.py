@@ -1,4 +1,4 @@
-"""_opening: read workspace files for tools; failures are one-line `ToolError`s."""
+"""workspace_files: read workspace files for tools; failures are one-line `ToolError`s."""
 
 import difflib
 import errno
@@ -14,8 +14,8 @@ from typing import Literal
 from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._content import TextFile, decode_text_file
-from interlock.tools._diff import unified_diff
+from interlock.tools.file_content import TextFile, decode_text_file
+from interlock.tools.text_diff import unified_diff
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _LINK = "a link was put there meanwhile"

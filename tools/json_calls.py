@@ -1,4 +1,4 @@
-"""_json_calls: calls as JSON in a model's text: one object a message, or what models write by habit, and its schema.
+"""json_calls: calls as JSON in a model's text: one object a message, or what models write by habit, and its schema.
 
 The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer. The schema of the next one
 is narrowed by what the model has seen and done: small models invent the text of files, name lines that don't exist, and
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.names import WAIT
-from interlock.tools._tags import render_message_as_text
+from interlock.tools.tag_calls import render_message_as_text
 
 JsonCall = tuple[str, dict[str, Any]]
 """Tool and arguments."""

@@ -1,4 +1,4 @@
-"""scheduled: starts a run of a schedule when its time has come, in a process of its own."""
+"""schedule_process: starts a run of a schedule when its time has come, in a process of its own."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, queue, reading
 from interlock.engine.store.queue import Schedule
-from interlock.fleet.job import TRY_AGAIN, leave_with_worker
+from interlock.fleet.drive_process import TRY_AGAIN, exit_with_worker
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")
@@ -25,14 +25,14 @@ _UNDER_WAY = ("running", "queued", "waiting")
 
 def main(name: str, due: str, at: str) -> int:
     home = Path(at)
-    threading.Thread(target=leave_with_worker, daemon=True).start()
+    threading.Thread(target=exit_with_worker, daemon=True).start()
     try:
         with reading(home) as conn:
             assert conn is not None
             found = queue.find(conn, name)
         if found is None:
             return 0
-        run, said = _started(home, found, due)
+        run, said = _start_scheduled_run(home, found, due)
         with Store(home).writing() as conn:
             queue.started(conn, name, run, said)
     except (BusyError, StoreError) as error:
@@ -41,7 +41,7 @@ def main(name: str, due: str, at: str) -> int:
     return 0
 
 
-def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
+def _start_scheduled_run(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     """The run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
     if exact_run(home, run):  # before a kill
@@ -50,7 +50,7 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:
-        asyncio.run(_begun(schedule, _options(home, schedule), run))
+        asyncio.run(_begin_run(schedule, _restore_options(home, schedule), run))
     except (BusyError, StoreError):
         raise
     except InterlockError as error:
@@ -58,12 +58,12 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     return run, ""
 
 
-async def _begun(schedule: Schedule, options: Options, run: str) -> Outcome:
+async def _begin_run(schedule: Schedule, options: Options, run: str) -> Outcome:
     with provide_stop() as stop:
         return await begin_run(schedule.workflow, schedule.input, options, [], run, stop)
 
 
-def _options(home: Path, schedule: Schedule) -> Options:
+def _restore_options(home: Path, schedule: Schedule) -> Options:
     kept = schedule.options
     new = Options(home=home, door=WORKER_DOOR, env=dict(os.environ), queue=schedule.queue)
     made = restore_options(new, kept, schedule.workspace)

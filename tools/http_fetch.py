@@ -1,4 +1,4 @@
-"""_http: GET with redirects, with the limits that untrusted servers require. Imported when something is fetched."""
+"""http_fetch: GET with redirects, within the limits that untrusted servers require. Imported when needed."""
 
 import asyncio
 import zlib
@@ -10,7 +10,7 @@ import httpx
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import ToolContext
-from interlock.tools._addresses import (
+from interlock.tools.host_addresses import (
     describe_private_host,
     is_unapproved_private_host,
     resolve_host,

@@ -1,4 +1,4 @@
-"""_addresses: which host an address leads to, and whether it is a private one that nobody approved."""
+"""host_addresses: which host an address leads to, and whether it is a private one that nobody approved."""
 
 import asyncio
 import ipaddress

@@ -1,4 +1,4 @@
-"""content: convert text files to text and back, keeping encoding, BOM and line endings; page them to fit a model's
+"""file_content: convert text files to text and back, keeping encoding, BOM and line endings; page them to fit a model's
 window; turn pictures and PDFs, recognised by their bytes, into parts for models."""
 
 import base64

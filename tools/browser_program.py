@@ -1,4 +1,4 @@
-"""_browser_program: the process that holds a run's browser: one action per socket connection, answers in JSON.
+"""browser_program: the process that holds a run's browser: one action per socket connection, answers in JSON.
 
 Its supervisor ends it and the browser with the run. All the browser's traffic goes through its own proxy, which
 resolves each host once, checks the result and connects to exactly that.
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interlock.state.calls import ToolError
-from interlock.tools._addresses import describe_private_host, resolve_host
+from interlock.tools.host_addresses import describe_private_host, resolve_host
 
 _PREFIX = "interlock-browser-"
 _LOAD_MS = 15_000

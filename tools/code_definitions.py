@@ -1,4 +1,4 @@
-"""_syntax: detect a file's language, and find its functions, classes and similar definitions with their lines.
+"""code_definitions: detect a file's language, and find its functions, classes and similar definitions with their lines.
 
 Definitions need the extra `code`: tree-sitter and its grammars.
 """

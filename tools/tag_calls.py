@@ -1,4 +1,4 @@
-"""_tags: parse calls written as tags in a model's text, and render conversations with calls as such text.
+"""tag_calls: parse calls written as tags in a model's text, and render conversations with calls as such text.
 
 A call is `<tool><param>value</param></tool>`: tags are exact, without attributes. Inside a parameter everything up to
 its closing tag is text. `TagParser` accepts a message in pieces of any size, in linear time.

@@ -1,4 +1,4 @@
-"""wire: what became of each request to a server: whether it was sent, whether a message answered it, and if not, why.
+"""exchanges: what became of each request to a server: was it sent, did a message answer it, and if not, why.
 
 The SDK reports a timeout, a lost connection or an HTTP status as if the server had answered with an error: same class,
 same codes. What passes over the streams tells the two apart.
@@ -72,14 +72,14 @@ class Exchange:
         self.id, self.sent, self.answered, self.streamed = id_, True, False, False
         self.status, self.problem, self.on_its_way = 0, None, None
 
-    async def settled(self) -> None:
+    async def wait_until_taken(self) -> None:
         """Wait until it is known whether the server took the request: its stream may end before that."""
         if self.on_its_way is not None and not self.answered:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SETTLE_S):
                     await self.on_its_way.wait()
 
-    def failure(self, error: Any, within_s: float) -> LostError | AnsweredError:
+    def interpret_error(self, error: Any, within_s: float) -> LostError | AnsweredError:
         """Tell what the SDK's error stands for. `within_s`: the time that the request had."""
         from mcp.types import REQUEST_TIMEOUT
 
@@ -97,7 +97,7 @@ _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 @contextmanager
-def exchange() -> Generator[Exchange]:
+def watch_exchange() -> Generator[Exchange]:
     """Watch the requests that this block makes, one after the other."""
     token = _CURRENT.set(one := Exchange())
     try:
@@ -106,13 +106,13 @@ def exchange() -> Generator[Exchange]:
         _CURRENT.reset(token)
 
 
-def current() -> Exchange | None:
+def current_exchange() -> Exchange | None:
     """Return the exchange that this code serves. The SDK's transports send each message in its sender's context."""
     return _CURRENT.get()
 
 
 @asynccontextmanager
-async def watched(transport: Any) -> AsyncGenerator[tuple[Any, Any]]:
+async def watch_transport(transport: Any) -> AsyncGenerator[tuple[Any, Any]]:
     """Open a transport whose streams note what they carry in the exchanges."""
     open_ = dict[str, Exchange]()
     async with transport as (read, write):
@@ -160,12 +160,12 @@ class _Read(_Stream):
         return self
 
     async def __anext__(self) -> Any:
-        return self._seen(await self._inner.__anext__())
+        return self._note_message(await self._inner.__anext__())
 
     async def receive(self) -> Any:
-        return self._seen(await self._inner.receive())
+        return self._note_message(await self._inner.receive())
 
-    def _seen(self, item: Any) -> Any:
+    def _note_message(self, item: Any) -> Any:
         from mcp.types import PARSE_ERROR, JSONRPCError, JSONRPCResponse
 
         message = getattr(item, "message", None)

@@ -1,4 +1,4 @@
-"""sending: hands spans, figures and logs to OpenTelemetry's exporters, on a thread that nobody waits for.
+"""sender: hands spans, figures and logs to OpenTelemetry's exporters, on a thread that nobody waits for.
 
 Nothing of OpenTelemetry is imported before that thread runs.
 """
@@ -60,14 +60,16 @@ class Sender:
         self._changed = threading.Condition()
         self.failure = ""
         threading.Thread(target=self._run, name="telemetry", daemon=True).start()
-        atexit.register(self.drained)  # the command line ends without Python's cleanup, and asks itself
+        atexit.register(
+            self.wait_until_drained
+        )  # the command line ends without Python's cleanup, and asks itself
 
     def send(self, batch: Batch) -> None:
         with self._changed:
             self._left += 1
         self._batches.put(batch)
 
-    def drained(self, timeout_s: float = LAST_S) -> bool:
+    def wait_until_drained(self, timeout_s: float = LAST_S) -> bool:
         """Wait until everything was taken or refused; one refusal is enough to wait for no more."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._left or bool(self.failure), timeout_s)
@@ -109,21 +111,27 @@ class _Exporters:
         self._spans: Any
         self._metrics: Any
         self._logs: Any
-        self._spans, self._metrics, self._logs = (_to_file if settings.outfile else _to_collector)(settings)
+        self._spans, self._metrics, self._logs = (
+            _file_exporters if settings.outfile else _collector_exporters
+        )(settings)
 
     def send(self, batch: Batch) -> str:
         """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
-        if batch.spans and not _took(self._spans, [*self._readable(batch)]):
+        if batch.spans and not _export_succeeded(self._spans, [*self._readable_spans(batch)]):
             return "it didn't take the spans"
-        if self._logs and batch.logs and not _took(self._logs, [*self._records(batch)]):
+        if self._logs and batch.logs and not _export_succeeded(self._logs, [*self._log_records(batch)]):
             self._logs = None
         for figure in batch.figures:
-            self._note(figure)
-        if self._metrics and (data := self._reader.get_metrics_data()) and not _took(self._metrics, data):
+            self._record_figure(figure)
+        if (
+            self._metrics
+            and (data := self._reader.get_metrics_data())
+            and not _export_succeeded(self._metrics, data)
+        ):
             self._metrics = None
         return ""
 
-    def _readable(self, batch: Batch) -> Iterator["ReadableSpan"]:
+    def _readable_spans(self, batch: Batch) -> Iterator["ReadableSpan"]:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -146,7 +154,7 @@ class _Exporters:
                 instrumentation_scope=InstrumentationScope(_SCOPE),
             )
 
-    def _records(self, batch: Batch) -> Iterator[Any]:
+    def _log_records(self, batch: Batch) -> Iterator[Any]:
         from opentelemetry._logs import LogRecord, SeverityNumber
         from opentelemetry.context import Context
         from opentelemetry.sdk._logs import ReadableLogRecord
@@ -170,7 +178,7 @@ class _Exporters:
             )
             yield ReadableLogRecord(record, self._resource, InstrumentationScope(_SCOPE))
 
-    def _note(self, figure: Figure) -> None:
+    def _record_figure(self, figure: Figure) -> None:
         if figure.name not in self._instruments:
             make = getattr(self._meter, f"create_{figure.kind}")
             self._instruments[figure.name] = make(figure.name, unit=figure.unit, description=figure.about)
@@ -179,7 +187,7 @@ class _Exporters:
         getattr(instrument, note)(figure.value, figure.attributes)
 
 
-def _took(exporter: Any, data: Any) -> bool:
+def _export_succeeded(exporter: Any, data: Any) -> bool:
     return exporter.export(data).name == "SUCCESS"
 
 
@@ -187,7 +195,7 @@ def _nanoseconds(at: float) -> int:
     return int(at * 1e9)
 
 
-def _to_collector(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
+def _collector_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     if settings.otlp_protocol == "http":
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -207,7 +215,7 @@ def _to_collector(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     return spans, metrics, logs
 
 
-def _to_file(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
+def _file_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter
