@@ -31,7 +31,7 @@ from interlock.state.text import as_object
 
 if TYPE_CHECKING:
     from interlock.acp.session import EditorSession
-    from interlock.engine.client import Shown
+    from interlock.engine.client import SessionState
 
 PROTOCOL = 1
 _LEAVE_S = 0.8
@@ -250,7 +250,7 @@ class Agent:
             raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
         return self._sessions[name]
 
-    def _known(self, name: str) -> "Shown":
+    def _known(self, name: str) -> "SessionState":
         if (shown := Client(self._options).session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}

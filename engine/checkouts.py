@@ -12,9 +12,9 @@ from pathlib import Path
 from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import RunRow
 from interlock.engine.run_files import RunFiles, snapshot_folder
-from interlock.engine.store import Store, reading
-from interlock.engine.store.blobs import keep_commit
-from interlock.engine.store.runs import kept_repository
+from interlock.engine.store import Store, open_reader
+from interlock.engine.store.blobs import store_snapshot
+from interlock.engine.store.runs import read_repository_option
 from interlock.engine.store.workspaces import change_files
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
@@ -23,8 +23,8 @@ from interlock.state.errors import UserError
 
 def run_repository(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
-    with reading(home) as conn:
-        return kept_repository(conn, run) if conn else {}
+    with open_reader(home) as conn:
+        return read_repository_option(conn, run) if conn else {}
 
 
 def is_on_other_host(home: Path, run: RunRow) -> bool:
@@ -68,5 +68,5 @@ def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
         return
     commit = snapshot_folder(home, Path(here.workspace), run.run)
     with Store(home).writing() as conn:
-        keep_commit(conn, RunFiles(home, here).repository, commit)
+        store_snapshot(conn, RunFiles(home, here).repository, commit)
         change_files(conn, run.run, commit, elsewhere=here != run)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from interlock.engine.driver.drive import pending_interrupts
 from interlock.engine.read import list_runs
-from interlock.engine.store import Store, explained
-from interlock.engine.store.approvals import set_interrupts, stored_interrupts
+from interlock.engine.store import Store, explain_store_errors
+from interlock.engine.store.approvals import list_interrupts, set_interrupts
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import set_status, stored_statuses
+from interlock.engine.store.runs import list_stored_statuses, set_run_status
 from interlock.engine.store.saver import Saver, child_in, status_of
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
@@ -44,7 +44,7 @@ def rebuild_rows(home: Path, told: OnProgress = lambda _done, _total: None) -> l
 
 async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
     store = Store(home)
-    with explained(store.path), closing(store.connect("FULL")) as conn:
+    with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
         found: list[str] = []
         saver = Saver(conn)
@@ -53,7 +53,7 @@ async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
         def compiled(workflow: str) -> Compiled:
             return load_pipeline(workflow).compile(saver, MOST_DEPTH)
 
-        stored = stored_statuses(conn)
+        stored = list_stored_statuses(conn)
         for number, (run, workflow, *row) in enumerate(stored, 1):
             told(number, len(stored))
             known = is_pipeline(workflow) and run not in driven
@@ -93,7 +93,7 @@ def _describe_differences(
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    rows = stored_interrupts(conn, run)
+    rows = list_interrupts(conn, run)
     stored = {key: name for key, name, answer in rows if name is not None and answer is None}
     answered = {key for key, _, answer in rows if answer is not None}
     waits = {key: name for key, name in truth.waits.items() if key not in answered}
@@ -106,5 +106,5 @@ def _describe_differences(
 
 def _write_status(conn: Connection, run: str, truth: CheckpointStatus) -> None:
     with conn.transaction():
-        set_status(conn, run, truth.status, truth.outcome, truth.step)
+        set_run_status(conn, run, truth.status, truth.outcome, truth.step)
         set_interrupts(conn, run, truth.waits)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import reading
-from interlock.engine.store.blobs import brought
+from interlock.engine.store import open_reader
+from interlock.engine.store.blobs import repository_with_snapshots
 from interlock.engine.store.runs import read_options
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.configuration import load_default_configuration
@@ -93,7 +93,7 @@ class RunFiles:
             return RestorePlan(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
-        then = brought(self.home, folder, [commit]).read_contents(commit)
+        then = repository_with_snapshots(self.home, folder, [commit]).read_contents(commit)
         work = plan_restore(now, then, Path(self.run.workspace), folder)
         if inside := find_blocked_paths(work, now):
             raise UserError(
@@ -136,7 +136,7 @@ class RunFiles:
     def diff_each_call(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
         ends = [commit for s in chosen for commit in (s.before, s.after)]
-        brought(self.home, self.folder, dict.fromkeys(ends))
+        repository_with_snapshots(self.home, self.folder, dict.fromkeys(ends))
         made = self.repository.diff_pairs([*pairwise(ends)])
         names = {*self.contents(ends[0]).files} if ends else set[str]()
         for number, pieces in enumerate(made):
@@ -156,7 +156,9 @@ class RunFiles:
 
     def contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
-            self._read[commit] = brought(self.home, self.folder, [commit]).read_contents(commit)
+            self._read[commit] = repository_with_snapshots(self.home, self.folder, [commit]).read_contents(
+                commit
+            )
         return self._read[commit]
 
     _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
@@ -287,7 +289,7 @@ def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
     ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
-    brought(home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair))
+    repository_with_snapshots(home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair))
     steps = files.repository.diff_pairs(ends)
     changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
     first, last = (
@@ -333,7 +335,7 @@ def _unsaved_line(home: Path, run: str) -> str:
 
 def _included_line(home: Path, run: RunRow) -> str:
     """Names the run's included directories, whose files have no snapshots."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         included: list[str] = (read_options(conn, run.run) if conn else {}).get("include_directories") or []
     root = Path(run.workspace)
     known = load_folder_settings(root).context.include_directories if root.is_dir() else []

@@ -31,8 +31,8 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, exact_run
 from interlock.engine.store import Store, state_home
-from interlock.engine.store.approvals import decide
-from interlock.engine.store.runs import NewRun, insert_run, options_of
+from interlock.engine.store.approvals import record_decision
+from interlock.engine.store.runs import NewRun, insert_run, read_run_options
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
@@ -114,7 +114,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
         return apply_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
-    return restore_options(options, options_of(store.home, begun.run), begun.workspace)
+    return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 
 def _with_emit(deps: Deps) -> Deps:
@@ -142,7 +142,7 @@ def _record_answer(drive: Drive, key: str, reply: Any) -> None:
     made = decision_from_answer(WaitingRequest(name, key, request), reply)
     given = {part: getattr(made, part) for part in ("choice", "feedback", "args", "text")}
     answer = Answer.model_validate({**given, "by": "studio", "at": unix_time()})
-    decide(drive.conn, drive.lease.run, name, answer)
+    record_decision(drive.conn, drive.lease.run, name, answer)
 
 
 globals().update({name.replace("-", "_"): graph(name) for name in PIPELINES})

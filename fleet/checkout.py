@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.run_files import load_folder_settings
-from interlock.engine.store import reading
-from interlock.engine.store.blobs import blob, bring_commit
+from interlock.engine.store import open_reader
+from interlock.engine.store.blobs import fetch_snapshot, load_blob
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import (
     NOWHERE,
     Place,
@@ -97,9 +97,9 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
 
     Raises `RunError` if that fails.
     """
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
-        options = kept_repository(conn, run)
+        options = read_repository_option(conn, run)
         if not options:
             return None
         before, snapshot = place_of(conn, run), newest_snapshot(conn, run)
@@ -179,17 +179,17 @@ def remove_leftovers(workspaces: Path) -> None:
 
 def read_stored_commits(home: Path, run: str) -> Commits | None:
     """What a run did in its clone's own repository; None: nothing."""
-    with reading(home) as conn:
-        body = blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
+    with open_reader(home) as conn:
+        body = load_blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
     return Commits.from_bytes(body) if body else None
 
 
 def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
     repository, settings = Snapshots(kept), load_folder_settings(folder)
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
-        bring_commit(conn, repository, snapshot)
+        fetch_snapshot(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
     now = repository.read_contents(taken.take_snapshot("refs/clone"))
     apply_restore(plan_restore(now, repository.read_contents(snapshot), folder, kept), durable=True)

@@ -23,10 +23,10 @@ from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
-from interlock.engine.store import Store, reading
-from interlock.engine.store.blobs import brought, put_blob
+from interlock.engine.store import Store, open_reader
+from interlock.engine.store.blobs import repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
-from interlock.engine.store.runs import options_of
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.fleet.checkout import (
     UNKEPT,
@@ -73,7 +73,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
             again = f"To push again: interlock resume {files.options['pushes']} --detach"
             raise RunError(f"{str(response.get('content') or 'The push was refused').rstrip('.')}. {again}")
         return False
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
         first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
     if files.options["deliver"] == "none":
@@ -107,9 +107,9 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
     pushing = _push_run_id(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
         if patch:
-            put_blob(conn, f"patches/{outcome.run}", _format_left_behind(left) + patch, owner=outcome.run)
+            store_blob(conn, f"patches/{outcome.run}", _format_left_behind(left) + patch, owner=outcome.run)
         if commits:
-            put_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
+            store_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
         if pushing:
             what["pushed_by"] = pushing
             if kept_back := _find_likely_secrets(
@@ -178,7 +178,7 @@ def _push_run_id(home: Path, run: str, last: str) -> str:
 
 
 def _open_snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
-    return brought(home, home / "snapshots" / repository_name(folder), commits)
+    return repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
 def _record_delivery_failure(home: Path, run: str, why: str) -> None:
@@ -191,11 +191,11 @@ def _enqueue_push_run(
 ) -> None:
     """Queue the run that pushes, unless that was done before a kill."""
     row = find_run(home, run)
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
         if is_begun(conn, name):
             return
-    kept = restore_options(options, options_of(home, run), str(files.folder))
+    kept = restore_options(options, read_run_options(home, run), str(files.folder))
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)

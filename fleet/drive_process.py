@@ -20,7 +20,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.engine.store.rate_limits import FleetLimits, put_back
-from interlock.engine.store.runs import check_run_id, kept_repository
+from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import set_repository
 from interlock.fleet.checkout import UNKEPT, Checkout, check_out, clone_folder
 from interlock.fleet.commits import CloneCommits
@@ -106,7 +106,7 @@ def options_for_clone(options: Options, run: str, files: Checkout) -> Options:
 def _record_unsaved_place(home: Path, run: str, place: str) -> None:
     """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
     with Store(home).writing() as conn:
-        kept = kept_repository(conn, run)
+        kept = read_repository_option(conn, run)
         places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), place])
         set_repository(conn, run, {**kept, UNKEPT: "\n".join(places)})
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from interlock.engine.store import shown
-from interlock.engine.store.audit import Audit, begin, is_audited
+from interlock.engine.store import display_store_address
+from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
 from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
 from interlock.engine.store.tables import Write
 from interlock.fleet.jobs import ProcrastinateJobs
@@ -205,7 +205,7 @@ class PostgresConnection(Connection):
 
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
-        self._audit = begin(self, self._path)
+        self._audit = start_audit_chain(self, self._path)
 
     def __del__(self) -> None:
         if self.session:
@@ -250,13 +250,14 @@ class Postgres(Adapter):
         (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
         if server < _OLDEST:
             raise StoreError(
-                f"The server of {shown(self.path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
+                f"The server of {display_store_address(self.path)!r} is PostgreSQL "
+                f"{server // 10000}; expected 14 or newer."
             )
         found = max((made for made, at in _read_schema_versions(conn).items() if at), default=0)
         if found > SCHEMA_VERSION:
             raise StoreError(
-                f"The store {shown(self.path)!r} was written by a newer Interlock (version {found}, this one reads "
-                f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
+                f"The store {display_store_address(self.path)!r} was written by a newer Interlock "
+                f"(version {found}, this one reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
             )
         current = found >= COMPLETE
         if session:
@@ -264,7 +265,7 @@ class Postgres(Adapter):
         return current if found else None
 
     def migrate(self, conn: PostgresConnection) -> None:
-        """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
+        """Unless somebody made the tables by `administrator_sql`: then it begins the audit only."""
         with conn.transaction():
             by_hand = max(
                 (made for made, at in _read_schema_versions(conn).items() if made >= COMPLETE and not at),
@@ -294,7 +295,7 @@ class Postgres(Adapter):
 
 
 def _read_schema_versions(conn: Connection) -> dict[int, float]:
-    """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
+    """Versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
         dict(conn.execute("select version, at from store_version order by version").fetchall())

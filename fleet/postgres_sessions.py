@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
-from interlock.engine.store import address_of, shown
+from interlock.engine.store import display_store_address, read_store_address
 from interlock.services.files import disk
 from interlock.state.clock import follow_server_clock
 from interlock.state.errors import BusyError, ConfigError, StoreError
@@ -135,7 +135,7 @@ def _row_class(columns: tuple[str, ...]) -> type[_Row]:
 
 def connection_string(path: Path, **more: str) -> str:
     """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
-    address, password = address_of(path), os.environ.get("PGPASSWORD", "")
+    address, password = read_store_address(path), os.environ.get("PGPASSWORD", "")
     given = conninfo_to_dict(address)
     if password and "password" not in given:
         more["password"] = password
@@ -148,7 +148,7 @@ def connection_string(path: Path, **more: str) -> str:
 
 def open_session(path: Path, options: str) -> Session:
     """A session of its own; `return_to_pool` it after its use."""
-    key = (os.getpid(), address_of(path), options)
+    key = (os.getpid(), read_store_address(path), options)
     now = time.monotonic()
     if (kept := _kept.pop(key, None)) and kept.is_usable():
         kept.used = now
@@ -189,7 +189,7 @@ def convert_database_errors(path: Path) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _to_store_error(error, shown(path)) from error
+        raise _to_store_error(error, display_store_address(path)) from error
     except OSError as error:
         raise disk.to_disk_error(error, path) from error
 

@@ -15,7 +15,7 @@ from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
-from interlock.engine.store import Store, queue, reading
+from interlock.engine.store import Store, open_reader, queue
 from interlock.engine.store.queue import Schedule
 from interlock.fleet.drive_process import TRY_AGAIN, exit_with_worker
 from interlock.state.errors import BusyError, InterlockError, StoreError
@@ -27,7 +27,7 @@ def main(name: str, due: str, at: str) -> int:
     home = Path(at)
     threading.Thread(target=exit_with_worker, daemon=True).start()
     try:
-        with reading(home) as conn:
+        with open_reader(home) as conn:
             assert conn is not None
             found = queue.find(conn, name)
         if found is None:

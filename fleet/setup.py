@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
 from interlock.fleet.checkout import load_fleet_settings
 from interlock.fleet.postgres_schema import administrator_sql
@@ -22,7 +22,7 @@ _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only 
 def create_store_and_queue(home: Path) -> None:
     """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
     store = Store(home).open()
-    with explained(store.path), queue_schema.unwrap_queue_errors():
+    with explain_store_errors(store.path), queue_schema.unwrap_queue_errors():
         queue_schema.create_queue_tables(store.path)
         with closing(store.connect()) as conn:
             queue_schema.create_queue_indexes(conn)
@@ -35,12 +35,12 @@ def run_worker(
     from interlock.fleet.worker import Worker  # which needs the extra
 
     create_store_and_queue(home)
-    with explained(Store(home).path), queue_schema.unwrap_queue_errors():
+    with explain_store_errors(Store(home).path), queue_schema.unwrap_queue_errors():
         asyncio.run(Worker(home, queues, concurrency, report, start).work())
 
 
 def setup_sql() -> str:
-    """SQL that does what `set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
+    """Return SQL for what `create_store_and_queue` does, and three roles. Raises `ConfigError` without the extra."""
     return administrator_sql(queue_schema.queue_definitions())
 
 

@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.store import Store, queue
 from interlock.engine.store.connection import Connection, Unsure
-from interlock.engine.store.leases import end_leases_of
+from interlock.engine.store.leases import revoke_leases_of_process
 from interlock.engine.store.rate_limits import admit, leave, release
-from interlock.engine.store.runs import note_error
+from interlock.engine.store.runs import set_run_error
 from interlock.fleet import drive_process as drive_process
 from interlock.fleet import queue_schema
 from interlock.fleet import schedule_process as start_process
@@ -212,7 +212,7 @@ class Worker:
 
         code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
         if code:  # killed, or without the store at its end
-            await self._write_with_retry(partial(end_leases_of, run=run, owner=owner))
+            await self._write_with_retry(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
             stopped = partial(queue.note_stopped, run=run, kind="cancelled")
@@ -335,7 +335,7 @@ def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, ho
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
     if not queue.may_go_on(conn, run):
         return
-    note_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
+    set_run_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
     before = 0 if queue.got_further(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 

@@ -35,7 +35,7 @@ def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     )
 
 
-def asked_label(state: HookWait) -> Literal["asked_label", "notify"]:
+def asked_label(state: HookWait) -> Literal["asked", "notify"]:
     """Label for a node that has written a request: hooks are notified before waiting for the person."""
     return "notify" if is_hooked(state, "Notification") else "asked"
 

@@ -142,7 +142,7 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return {"label": _mistakes_label(mistakes, deps), "mistakes": mistakes}
 
 
-def _accepted_label(state: TaskState) -> Literal["load_request_and_answer", "accepted"]:
+def _accepted_label(state: TaskState) -> Literal["answered", "accepted"]:
     return "answered" if is_hooked(state, "AfterAgent") else "accepted"
 
 

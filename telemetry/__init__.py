@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from interlock.engine.store import Store
-from interlock.engine.store.runs import exported, fresh, open_trace
-from interlock.engine.store.runs import waiting as requests_waiting
+from interlock.engine.store.runs import count_waiting_requests as requests_waiting
+from interlock.engine.store.runs import list_rows_to_export, mark_trace_exported, open_trace
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 from interlock.telemetry.sender import Batch, Log, Sender
@@ -171,7 +171,7 @@ class Telemetry:
         since = self._trace.until
         spans = [
             s
-            for s in self._spans.spans_since(fresh(self._store.home, self._run, since), since)
+            for s in self._spans.spans_since(list_rows_to_export(self._store.home, self._run, since), since)
             if s.id not in self._sent
         ]
         spans += more
@@ -182,7 +182,7 @@ class Telemetry:
 
         def done() -> None:
             if until is not None:
-                exported(self._store, self._run, until)
+                mark_trace_exported(self._store, self._run, until)
 
         self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from interlock.engine.read.calls import Call, calls, results
-from interlock.engine.store.chain import messages_at
-from interlock.engine.store.runs import Fresh, Trace
+from interlock.engine.store.chain import read_messages_up_to
+from interlock.engine.store.runs import RowsToExport, Trace
 from interlock.services.models.names import provider_name
 from interlock.state import events as ev
 from interlock.state.messages import Message
@@ -61,7 +61,7 @@ class Spans:
         self._home, self._run, self._trace, self._drive = home, trace.run, trace, drive
         self._content = content
 
-    def spans_since(self, rows: Fresh, since: float) -> Iterator[Span]:
+    def spans_since(self, rows: RowsToExport, since: float) -> Iterator[Span]:
         """Everything that ended after `since`, innermost first."""
         steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
@@ -125,7 +125,7 @@ class Spans:
 
     def _message_attributes(self, row: Any) -> Attributes:
         """What the model was told since its answer before, and what it answered."""
-        *before, reply = messages_at(self._home, self._run, row["record"])
+        *before, reply = read_messages_up_to(self._home, self._run, row["record"])
         last = max((place for place, m in enumerate(before) if m.role == "assistant"), default=-1)
         answer = {**_to_otel_message(reply), "finish_reason": row["finish_reason"] or "none"}
         return {

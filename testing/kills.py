@@ -114,7 +114,7 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _kill_at_commit(stage: Stage, at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
-    connection: Any = store.adapter_of(stage.home / "interlock.db").connection
+    connection: Any = store.open_adapter(stage.home / "interlock.db").connection
     commit = connection.commit
 
     def here(what: str) -> None:

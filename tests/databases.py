@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.engine import store
-from interlock.engine.store import ADDRESS, Store, placed
+from interlock.engine.store import ADDRESS, Store, state_directory_for_store
 from interlock.engine.store.connection import Adapter
 from interlock.engine.store.tables import TABLES
 
@@ -32,7 +32,7 @@ _TEMPLATE = "template_store"
 
 def postgres_store(folder: Path) -> Store:
     """A store in a new database with its tables; the test is skipped where no server is installed."""
-    return Store(placed(folder, fresh_database(_TEMPLATE)))
+    return Store(state_directory_for_store(folder, fresh_database(_TEMPLATE)))
 
 
 def fresh_database(template: str = "template1") -> str:
@@ -56,7 +56,7 @@ def everywhere(given: str = "") -> None:
     if given:
         os.environ["TEST_SERVER"] = given
     os.environ["TEST_SERVER"] = server()  # which remembers it: a fork has another environment
-    of_file, connect = store.adapter_of, sqlite3.connect
+    of_file, connect = store.open_adapter, sqlite3.connect
 
     def adapter_of(path: Path) -> Adapter:
         if not (path.parent / ADDRESS).exists() and not path.exists():
@@ -68,7 +68,7 @@ def everywhere(given: str = "") -> None:
             pytest.fail("this test looks into SQLite's file: mark it `sqlite`, or use the store's functions")
         return connect(path, *given, **named)
 
-    store.adapter_of = adapter_of
+    store.open_adapter = adapter_of
     sqlite3.connect = connected
 
 
@@ -100,7 +100,7 @@ def _place(home: Path) -> None:
 def rows_of(home: Path, run: str = "") -> list[tuple[object, ...]]:
     """Every row of a store, or those of one run, except heartbeats."""
     found: list[tuple[object, ...]] = []
-    with store.reading(home) as conn:
+    with store.open_reader(home) as conn:
         assert conn
         for table in TABLES:
             where = f"where {table.owner} = $1" if run else ""

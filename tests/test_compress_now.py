@@ -9,7 +9,7 @@ from agent_runs.stage import Stage
 
 from interlock.cli.main import main
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.store.chain import dropped
+from interlock.engine.store.chain import list_dropped_messages
 from interlock.state.errors import UserError
 
 LONG = [
@@ -38,7 +38,9 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     told = [json.dumps(m["content"]) for m in after.output["history"] if m.get("origin") == "snapshot"]
     assert len(told) == 1 and "ship it" in told[0]
     assert len(after.output["history"]) < len(before.output["history"])
-    assert any("question 0" in m.text for part in dropped(stage.options.home, after.run) for m in part)
+    assert any(
+        "question 0" in m.text for part in list_dropped_messages(stage.options.home, after.run) for m in part
+    )
     further = resume_sync(after.run, prompt="well?", options=stage.options)
     assert further.output["response"] == "Well."
     assert further.output["history"][: len(after.output["history"])] == after.output["history"]
@@ -65,7 +67,7 @@ def test_the_command_line_asks_for_it(
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.options.home))
     assert main(["resume", run, "--compress"]) == 0
     assert "ompress" in capsys.readouterr().err
-    assert dropped(stage.options.home, run)
+    assert list_dropped_messages(stage.options.home, run)
 
 
 def test_neither_a_full_window_nor_an_output_as_large_ends_a_run(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ from scripted import says, shell, tools
 
 from interlock.cli.catalog import build_parser
 from interlock.engine.store import Store, audit, state_home
-from interlock.engine.store.audit import VARIABLE, key_of
+from interlock.engine.store.audit import VARIABLE, load_audit_key
 from interlock.engine.store.integrity import sign
-from interlock.engine.store.leases import end_lease, read_lease
+from interlock.engine.store.leases import read_lease, revoke_lease
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back
-from interlock.engine.store.runs import note_error
+from interlock.engine.store.runs import set_run_error
 
 __all__ = ["run"]
 
@@ -473,8 +473,8 @@ def test_audit_records_bear_the_databases_time(
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
     monkeypatch.setattr(time, "time", lambda: true() + 3600)
     with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
-        note_error(conn, name, {"type": "cancelled", "message": ""})
-        end_lease(conn, name)
+        set_run_error(conn, name, {"type": "cancelled", "message": ""})
+        revoke_lease(conn, name)
         conn.update("approvals", {"superseded": 1}, {"superseded": 0})
         conn.update("runs", {"status": "cancelled"}, {"run": name})
     with psycopg.connect(os.environ["INTERLOCK_STORE"]) as conn:
@@ -841,8 +841,8 @@ def test_compose_makes_one_audit_key_for_all_and_keeps_it(
     signed: set[tuple[str, str]] = set()
     for _ in range(2):
         subprocess.run(["sh", "-c", command.replace("$$", "$")], check=True)
-        signed.add(sign(key_of(tmp_path), b"head"))
-        audit._read.cache_clear()
+        signed.add(sign(load_audit_key(tmp_path), b"head"))
+        audit._read_key_file.cache_clear()
     assert len(signed) == 1
 
 

@@ -31,7 +31,7 @@ def writing() -> Generator[Connection]:
 def begin(fleet: Run, tmp_path: Path, user: str, *flags: str) -> str:
     script = put(tmp_path / "script.json", [tools(shell("true")), {"text": "Done."}])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interlock.engine.store.approvals.this_user", lambda: user)
+        patch.setattr("interlock.engine.store.approvals.current_account_name", lambda: user)
         begun = fleet("run", "main", "--detach", "-y", "-m", f"script:{script}", *flags, "do it")
     assert begun.code == 0, begun.err
     return begun.out.strip()

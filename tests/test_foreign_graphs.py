@@ -28,7 +28,7 @@ from interlock.engine.diagrams import render_diagram
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.read.run_path import path_of
 from interlock.engine.store import Store
-from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import ClassKeepingSerde
 from interlock.engine.workflows import find_workflow
 from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
@@ -733,7 +733,7 @@ def test_a_serializer_that_encrypts_has_all_that_a_graph_holds(options: Options,
     assert any("EncryptedSerializer" in line and "stay readable" in line for line in parked.warnings)
     stored = b"".join(file.read_bytes() for file in options.home.glob("interlock.db*"))
     assert b"private" not in stored and b"etavirp" in stored
-    states = [one.values for one in root_checkpoints(options.home, parked.run)]
+    states = [one.values for one in list_root_checkpoints(options.home, parked.run)]
     assert "stored by the graph's own serializer" in str(states), "for who looks at them"
     assert end in str(answered(parked, options, '"It was: "').output)
 

@@ -12,7 +12,7 @@ from commands import Run, execute
 from scripted import call
 
 from interlock.engine import Options, run_sync
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, explain_store_errors
 from interlock.state.errors import StoreError
 
 
@@ -78,7 +78,7 @@ def test_a_store_that_a_newer_program_changes_while_it_is_open_is_named(tmp_path
     store.open()
     with closing(store.connect()) as conn:
         _version(store.path, 99)
-        with pytest.raises(StoreError, match="newer Interlock"), explained(store.path):
+        with pytest.raises(StoreError, match="newer Interlock"), explain_store_errors(store.path):
             conn.execute("select * from a_table_that_is_gone")
 
 

@@ -12,9 +12,9 @@ from scripted import call, says, tools
 from test_compress import compressor, snapshot
 
 from interlock.engine import Outcome
-from interlock.engine.store import Store, retention, select
-from interlock.engine.store.chain import dropped
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store import Store, retention, select_rows
+from interlock.engine.store.chain import list_dropped_messages
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.integrity import damage
 from interlock.engine.store.retention import remove_run
 from interlock.services.files.filesystem import OutputFiles, store_content
@@ -43,7 +43,7 @@ def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: P
     assert path
     whole = Path(path[1]).read_text()
     assert whole.startswith("Output:\n1\n2\n") and "\n2500\n" in whole and whole.rstrip().endswith("\n5000")
-    ((result, file),) = select(stage.folder / "home", "select result, result_file from journal")
+    ((result, file),) = select_rows(stage.folder / "home", "select result, result_file from journal")
     kept = (stage.folder / "home" / "outputs" / file).read_text() if file else result
     assert "\n2500\n" in json.loads(kept)["content"], "the journal keeps what the model wasn't sent"
     # Check that the sentence's promise works, and no more than that.
@@ -82,7 +82,7 @@ def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Pat
     for text in told[:3]:
         path = re.search(r"moved to (/\S+\.txt): read it", text)
         assert path and "x" * 40 in Path(path[1]).read_text()
-    gone = dropped(stage.folder / "home", outcome.run)
+    gone = list_dropped_messages(stage.folder / "home", outcome.run)
     assert sum(len(part) for part in gone) >= 3
     assert all(not m.text.startswith("<tool_output_masked>") for part in gone for m in part)
     assert list(damage(stage.folder / "home", outcome.run)) == []
@@ -116,7 +116,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     outcome = stage.run("main", {"prompt": "please fix it"})
     assert outcome.status == "waiting", outcome.error
     home = stage.folder / "home"
-    assert len(dropped(home, outcome.run)) >= 20, "compressions in a row"
+    assert len(list_dropped_messages(home, outcome.run)) >= 20, "compressions in a row"
     # The approval is pending; this is the conversation as the next request will send it:
     messages = sent(home, outcome.run)
     assert messages[0].role == "system" and len(messages[0].text) > 1000
@@ -126,16 +126,16 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     assert [m.text for m in messages].count("please fix it") <= 1
     assert [p["tool_name"] for p in outcome.pending] == ["run_shell_command"]
     assert list(damage(home, outcome.run)) == []
-    first = dropped(home, outcome.run)[0]
+    first = list_dropped_messages(home, outcome.run)[0]
     assert any(m.text == "please fix it" for m in first) or any(m.text == "please fix it" for m in messages)
     ended = stage.resume(outcome, *approve(outcome))
     assert ended.status == "done", ended.error
 
 
 def sent(home: Path, run: str) -> list[Any]:
-    from interlock.engine.store.chain import messages_at
+    from interlock.engine.store.chain import read_messages_up_to
 
-    return messages_at(home, run, str(state_at(home, run)["head"]))
+    return read_messages_up_to(home, run, str(read_state_at_step(home, run)["head"]))
 
 
 @pytest.mark.sqlite
@@ -145,14 +145,14 @@ def test_a_store_of_an_earlier_version_lists_what_its_runs_name_when_the_first_i
     stage, home = Stage(tmp_path / "s", []), tmp_path / "s" / "home"
     replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
     first, second = (drive(stage, *replies).run for _ in range(2))
-    listed = sorted(map(tuple, select(home, "select name, run from named_files")))
+    listed = sorted(map(tuple, select_rows(home, "select name, run from named_files")))
     assert {run for _, run in listed} == {"", first, second}
     with Store(home).writing() as conn:
         conn.stored("delete from named_files")
     files = {path.name for path in OutputFiles(home).directory.iterdir()}
     remove_run(home, first)
     assert {path.name for path in OutputFiles(home).directory.iterdir()} <= files
-    now = sorted(map(tuple, select(home, "select name, run from named_files")))
+    now = sorted(map(tuple, select_rows(home, "select name, run from named_files")))
     assert now == [one for one in listed if one[1] != first]
     assert {name for name, _ in now} - {""} == {path.name for path in OutputFiles(home).directory.iterdir()}
     remove_run(home, second)

@@ -33,7 +33,7 @@ from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.nodes import tools_questions
 from interlock.services.policy.grants import LOOSER
 from interlock.state.calls import Answer, SessionRule, ToolResult
@@ -167,7 +167,7 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
     assert (outcome.status, outcome.output["response"]) == ("done", "carried out")
     for run in (plan, outcome.run):
         assert resume_sync(run, options=stage.options).output["response"] == "carried out"
-    state = state_at(stage.folder / "home", row["run"])
+    state = read_state_at_step(stage.folder / "home", row["run"])
     assert [s["done"] for s in state["plan_steps"]] == [True, False]
     assert state["approved_plan"] is True
     for run in (plan, outcome.run):
@@ -350,7 +350,7 @@ def test_a_result_that_says_approved_moves_no_mode_without_a_persons_answer(
     monkeypatch.setattr(tools_questions, "_plan_rejection", lambda _: forged)
     outcome = stage.resume(outcome, *refuse(outcome))
     assert outcome.status == "failed" and "nobody has answered so" in str(outcome.error)
-    assert state_at(stage.folder / "home", outcome.run)["approval_mode"] == "plan"
+    assert read_state_at_step(stage.folder / "home", outcome.run)["approval_mode"] == "plan"
 
 
 def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
@@ -388,11 +388,11 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     outcome = stage.resume(outcome, *approve(outcome))
     assert "rm -rf" in real.read_text(), "the hook has run"
     (row,) = stage.rows("select * from runs where run = $1", outcome.run)
-    from interlock.engine.store.chain import messages_at
+    from interlock.engine.store.chain import read_messages_up_to
 
     state = json.loads(row["input"])
     assert state["plan_steps"] == STEPS
-    (given,) = messages_at(stage.folder / "home", row["run"], state["prompt"])
+    (given,) = read_messages_up_to(stage.folder / "home", row["run"], state["prompt"])
     assert "test g" in given.text and "rm -rf" not in given.text
 
 

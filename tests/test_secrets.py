@@ -16,7 +16,7 @@ from folders import put
 from scripted import says, tools
 
 from interlock.engine.store.audit import Record
-from interlock.engine.store.checkpoints import unpacked
+from interlock.engine.store.checkpoints import decompress_row
 from interlock.services.files.blobs import inflate_body
 
 GITHUB = "ghp_" + "aB3d" * 9
@@ -62,7 +62,7 @@ def legible(row: Sequence[object]) -> list[str]:
     values = [*row]
     for n, value in enumerate(row):
         if isinstance(value, bytes):
-            values[n] = unpacked(str(row[n - 1]), inflate_body(value))[1].decode("utf-8", "replace")
+            values[n] = decompress_row(str(row[n - 1]), inflate_body(value))[1].decode("utf-8", "replace")
     return [*map(str, values), str(Record.of(row[1:])) if row[0] == "audit" else ""]
 
 

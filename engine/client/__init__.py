@@ -29,10 +29,10 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, reading, state_home
+from interlock.engine.store import Store, open_reader, state_home
 from interlock.engine.store import runs as rows
 from interlock.engine.store.integrity import diagnosed
-from interlock.engine.store.runs import Shown
+from interlock.engine.store.runs import SessionState
 from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
@@ -70,7 +70,7 @@ __all__ = [
     "Renderer",
     "Request",
     "RunRow",
-    "Shown",
+    "SessionState",
     "Step",
     "flush_telemetry",
     "load_folder_settings",
@@ -109,7 +109,7 @@ class Client(Views):
     @cached_property
     def only_reads(self) -> str:
         """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
-        with reading(self.home):  # raises what is wrong with the store
+        with open_reader(self.home):  # raises what is wrong with the store
             return Store(self.home).database.only_reads()
 
     @property
@@ -143,7 +143,7 @@ class Client(Views):
         `run`: its id, by default a new one.
         """
         begin = partial(engine.run, workflow, input, options=self.options, run_id=run)
-        outcome = await self._driven(begin, renderers, stop)
+        outcome = await self._drive_for_followers(begin, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def go_on(
@@ -164,7 +164,7 @@ class Client(Views):
         resume = partial(
             engine.resume, run, prompt=prompt, decisions=decisions, options=self.options, instead=instead
         )
-        outcome = await self._driven(resume, renderers, stop)
+        outcome = await self._drive_for_followers(resume, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def drive_with_input(
@@ -177,7 +177,7 @@ class Client(Views):
         from interlock.engine.driver import runner
 
         drive = partial(runner.drive_with_input, run, given, at, options=self.options)
-        return await self._driven(drive, renderers, None)
+        return await self._drive_for_followers(drive, renderers, None)
 
     async def settle(
         self,
@@ -193,7 +193,7 @@ class Client(Views):
             drive = partial(
                 engine.resume, run, decisions=decisions, options=_options_after_decision(self.options)
             )
-            return await self._driven(drive, renderers, stop)
+            return await self._drive_for_followers(drive, renderers, stop)
 
         if asker is None or (stop and stop.why):
             return outcome
@@ -234,7 +234,7 @@ class Client(Views):
 
         return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
 
-    async def _driven(
+    async def _drive_for_followers(
         self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""
@@ -303,25 +303,25 @@ class Client(Views):
 
         prepare_run(self.options, needs_model=True)
 
-    def session(self, name: str) -> Shown | None:
+    def session(self, name: str) -> SessionState | None:
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
         shown = self.sessions().get(name)
         row = self.exact(shown.run if shown else name)
         if row is None:
             return shown and shown._replace(run="")
-        return shown or Shown(row.run, row.workspace, {})
+        return shown or SessionState(row.run, row.workspace, {})
 
     def open_session(self, workspace: Path) -> str:
         """A new session, which shows a run to be started under the session's id."""
-        return rows.open_session(self.home, workspace)
+        return rows.create_session(self.home, workspace)
 
     def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
         """Let a session show another run, or keep what was chosen for its next prompt."""
-        rows.point_session(self.home, session, run, workspace, chosen)
+        rows.save_session(self.home, session, run, workspace, chosen)
 
-    def sessions(self) -> dict[str, Shown]:
+    def sessions(self) -> dict[str, SessionState]:
         """Each session by its id, the newest first."""
-        return rows.sessions(self.home)
+        return rows.list_sessions(self.home)
 
     def remove(self, run: str) -> list[str]:
         """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.

@@ -95,7 +95,7 @@ class PolicyCheck:
     async def check(self, question: Mapping[str, Any]) -> PolicyAnswer:
         """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
         asked = self._as_server_call(_parse_question(question))
-        policy = self._policy(asked)
+        policy = self._policy_for(asked)
         call = CallView(
             id="",
             name=_full_tool_name(asked),
@@ -122,14 +122,14 @@ class PolicyCheck:
         if asked.tool not in MCP_BY_NAMES or not isinstance(server, str):
             return asked
         call = CallView(id="", name=asked.tool, args=asked.args)
-        if self._policy(asked).check(call, "execute", "yolo").decision == "deny":
+        if self._policy_for(asked).check(call, "execute", "yolo").decision == "deny":
             return asked
         given = asked.args.get("arguments")
         args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
         tool = str(asked.args.get("tool_name") or "read_resource")
         return asked.model_copy(update={"tool": mcp_tool_name(server, tool), "server": server, "args": args})
 
-    def _policy(self, asked: PolicyQuestion) -> RulePolicy:
+    def _policy_for(self, asked: PolicyQuestion) -> RulePolicy:
         named = [asked.server] if asked.server else []
         policy = self._prepared.policy.for_servers([*self._servers, *named])
         if asked.agent is None:
@@ -249,14 +249,14 @@ class HookCheck:
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.select_hooks(
-            event, *event_subjects(event, self._subject(event, payload), payload)
+            event, *event_subjects(event, self._event_subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)
         stdin = self._around.build_input(event, payload)
         return {
             "event": event,
-            "subject": self._subject(event, payload),
+            "subject": self._event_subject(event, payload),
             "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
             "hooks": [{**_hook_fields(hook), "input": stdin} for hook in hooks],
         }
@@ -282,13 +282,13 @@ class HookCheck:
         try:
             log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
-            subject = self._subject(event, payload)
+            subject = self._event_subject(event, payload)
             outcome = await hooks.fire(event, _SESSION, payload, subject=subject, emit=_drop_event)
         finally:
             conn.close()
         return outcome, processes.inputs
 
-    def _subject(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> str:
+    def _event_subject(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> str:
         found = payload.get(SUBJECTS.get(event, ""))
         return found if isinstance(found, str) else ""
 
@@ -322,7 +322,7 @@ class McpCheck:
     async def views(self, server: str | None = None) -> list[dict[str, Any]]:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
-            self._spec(server)
+            self._find_spec(server)
         servers = open_mcp_servers(self._prepared, self._outputs, _drop_event)
         began = time.monotonic()
         try:
@@ -336,7 +336,7 @@ class McpCheck:
 
     async def sign_in(self, server: str, show: Show) -> int:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
-        spec, options = self._spec(server), self._prepared.options
+        spec, options = self._find_spec(server), self._prepared.options
         self._check_remote(spec)
         async with sign_in_with_browser(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
             one = Connection(spec, lambda way, lost: open_streams(way, auth, lost), self.workspace, WAIT_S)
@@ -350,11 +350,11 @@ class McpCheck:
 
     def forget(self, server: str) -> bool:
         """Remove the server's tokens; True if there were any. Raises `UserError`."""
-        spec = self._spec(server)
+        spec = self._find_spec(server)
         self._check_remote(spec)
         return TokenFile(self._prepared.options.home, server, spec.url).forget()
 
-    def _spec(self, server: str) -> ServerSpec:
+    def _find_spec(self, server: str) -> ServerSpec:
         specs = server_specs(self._prepared.settings, self.workspace)
         if server not in specs:
             there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."

@@ -4,20 +4,22 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import RunStanding
-from interlock.engine.client.front_end import UNFINISHED, Front, RunInput, TokenCounts
+from interlock.engine.client.front_end import UNFINISHED, Front, Kind, Notice, RunInput, TokenCounts
 from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
-from interlock.engine.client.work import EngineThread, WorkLine
 from interlock.engine.driver.decision_loop import ask_until_settled
-from interlock.engine.store import changes
-from interlock.state.errors import UserError
+from interlock.engine.store import watch_changes
+from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
 from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
 
 if TYPE_CHECKING:
@@ -32,6 +34,136 @@ _RUN_FIELDS = (
 """What a run beside this conversation doesn't change in it."""
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
+
+
+Work = Callable[[], Awaitable[None]]
+
+
+class WorkLine:
+    """Whoever shows it hears how each piece of work ends; an error is shown as one line."""
+
+    status = ""
+    """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
+    busy = False
+    _last: Outcome | None = None
+    """How the last drive ended."""
+    _stopped = False
+    """Somebody stopped what was about to be driven."""
+
+    def __init__(self, front: Front, take: Callable[[str], None]) -> None:
+        self.front = front
+        self.queue: deque[str] = deque()
+        """Lines sent while the agent works."""
+        self.take: Callable[[str], None] = take
+        """Handles a line taken from the queue."""
+        self.stop: Callable[[], None] | None = None
+        """Stops whatever is running that isn't a run."""
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a run or a command is in progress."""
+        return self.busy or bool(self._work)
+
+    def do_in_place(self, work: Work) -> None:
+        """Do something in place of the run: prompts wait for it, and `stop` ends it."""
+        self._start_work(self._show_errors(work))
+
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the run; an error is shown as one line."""
+
+        async def done() -> None:
+            try:
+                await work
+            except InterlockError as error:
+                self.failed(error)
+            self.front.moved()
+            self._take_next_in_line()
+
+        self._create_task(done())
+
+    def failed(self, error: InterlockError, /) -> None:
+        self.tell("problem", str(error))
+
+    def tell(self, kind: Kind, text: str, run: str = "") -> None:
+        self.front.notice(Notice(kind, text, run))
+
+    def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
+        self.busy, self._stopped = True, False
+        self._create_task(work)
+
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _show_errors(self, work: Work) -> None:
+        """Show any error as one line and keep the conversation usable."""
+        self.busy, well = True, False
+        self.front.moved()
+        try:
+            await work()
+            well = not (self._last and self._last.error and self._last.status not in STOPPED)
+        except InterlockError as error:
+            self.failed(error)
+        except Exception as error:
+            self.failed(as_bug_error(error))
+        finally:
+            self.busy, self.stop = False, None
+            self.front.ended()
+            self.front.moved()
+        if well and self.status != "waiting":
+            self._take_next_in_line()
+        else:
+            self._give_back_queue()
+
+    def _take_next_in_line(self) -> None:
+        if self.queue and not self.busy:
+            self.take(self.queue.popleft())
+
+    def _give_back_queue(self) -> None:
+        if self.queue:
+            self.front.take_back([*self.queue])
+            self.queue.clear()
+
+
+T = TypeVar("T")
+
+
+class EngineThread:
+    """Used from the front end's thread, by one drive at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self.busy = False
+
+    def begin(self) -> None:
+        """Start the thread, which first imports what a run needs."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        import_module("interlock.engine.driver.runner")  # heavy: imported while the person types
+
+        self._loop.run_forever()
+
+    async def driven(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a drive. Raises `InterlockError`."""
+        self.busy = True
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        except InterlockError:
+            raise
+        except Exception as error:
+            raise as_bug_error(error) from error
+        finally:
+            self.busy = False
+
+    def cancel(self, stop: Callable[[], bool]) -> None:
+        """Call `stop` until it finds the drive, whose first step may be still to come."""
+        if self.busy:
+            self._loop.call_soon_threadsafe(lambda: stop() or self.cancel(stop))
 
 
 class Conversation(WorkLine):
@@ -93,16 +225,16 @@ class Conversation(WorkLine):
             self.queue.extend([text] if text.strip() else ())
             self.front.moved()
         elif text.strip() or self.status in UNFINISHED:
-            self._spawn(self._sent(text.strip() or None))
+            self._start_work(self._send_prompt(text.strip() or None))
         elif self.status == "waiting":
             self.ask_again()
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
-        self._stop()
-        self._take_back()
+        self._stop_work()
+        self._give_back_queue()
 
-    def _stop(self) -> None:
+    def _stop_work(self) -> None:
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
@@ -113,7 +245,7 @@ class Conversation(WorkLine):
     async def close(self) -> None:
         """Stop what is running, and wait until it has stopped."""
         self.queue.clear()
-        self._stop()
+        self._stop_work()
         while self._thread.busy:
             await asyncio.sleep(0.02)
         for task in [*self._work]:
@@ -133,12 +265,12 @@ class Conversation(WorkLine):
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
-        self._spawn(self._taken_up(row))
+        self._start_work(self._show_run(row))
 
     def ask_again(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
-        self._spawn(self._show_errors(self._settled))
+        self._start_work(self._show_errors(self._ask_until_settled))
 
     async def go_on(self) -> None:
         """Resume the run without a prompt."""
@@ -161,13 +293,13 @@ class Conversation(WorkLine):
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
-        self._spawn(work())
+        self._start_work(work())
 
     def note_for_model(self, what: str, text: str) -> None:
         """Attach a note to the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
-    async def _sent(self, prompt: str | None) -> None:
+    async def _send_prompt(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
 
         async def work() -> None:
@@ -180,16 +312,16 @@ class Conversation(WorkLine):
         await self._show_errors(work)
 
     async def _drive_and_settle(self, prompt: RunInput | None) -> None:
-        await self._advanced(prompt, ())
-        await self._settled()
+        await self._drive_once(prompt, ())
+        await self._ask_until_settled()
 
-    async def _settled(self) -> None:
+    async def _ask_until_settled(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
         if not self.run or self.status not in ("waiting", "running"):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
         outcome = await ask_until_settled(
-            self.home, outcome, self, self._resumed, self._followed, self._later
+            self.home, outcome, self, self._resume_with_decisions, self._follow_other_driver, self._later
         )
         if outcome.status == "waiting":
             self.status = "waiting"
@@ -204,10 +336,10 @@ class Conversation(WorkLine):
 
     refused = WorkLine.failed
 
-    async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
-        return await self._advanced(None, decisions)
+    async def _resume_with_decisions(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
+        return await self._drive_once(None, decisions)
 
-    async def _followed(self, run: str) -> str:
+    async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
         owner = self.client.run(run).owner
         self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
@@ -222,7 +354,7 @@ class Conversation(WorkLine):
                     break
         status = self.status
         self.front.ended()
-        self._stands()
+        self._keep_open_status()
         return status
 
     async def _show_missed_drive(self) -> None:
@@ -240,7 +372,7 @@ class Conversation(WorkLine):
 
     async def watch(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
-        with closing(changes(self.home)) as changed:
+        with closing(watch_changes(self.home)) as changed:
             while True:
                 await asyncio.sleep(_LOOK_S)
                 if not self.run or self._thread.busy or not changed():
@@ -249,20 +381,20 @@ class Conversation(WorkLine):
                     self.front.still_asked({request.id for request in self.client.requests(self.run)})
                 elif self.client.run(self.run).status == "running":
                     self.status = "running"
-                    self._spawn(self._show_errors(self._settled))
+                    self._start_work(self._show_errors(self._ask_until_settled))
 
-    async def _advanced(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
-            work = client.start(self.workflow, given, renderers=[self._event], run=named)
+            work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
             text = prompt if isinstance(prompt, str) else None
-            work = client.go_on(self.run, text, decisions, renderers=[self._event], instead=True)
+            work = client.go_on(self.run, text, decisions, renderers=[self._handle_event], instead=True)
         if self._stopped:  # once it is driven, so that the prompt is in the record
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
@@ -271,8 +403,8 @@ class Conversation(WorkLine):
         self.front.ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._tell_unsent)
-        await self._learn()
-        self._stands()
+        await self._read_run_state()
+        self._keep_open_status()
         return outcome
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
@@ -288,7 +420,7 @@ class Conversation(WorkLine):
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
         return replace(options, **wished) if new else options
 
-    def _stands(self) -> None:
+    def _keep_open_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.looped:
             self.tell("chosen", _LOOP_HINT)
@@ -301,7 +433,7 @@ class Conversation(WorkLine):
         for problem in sent.result():
             self.tell("unsent", problem)
 
-    async def _taken_up(self, row: RunRow) -> None:
+    async def _show_run(self, row: RunRow) -> None:
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
@@ -312,14 +444,14 @@ class Conversation(WorkLine):
             for event in (*recent, *await asyncio.to_thread(untold_undos, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
-            await self._learn()
+            await self._read_run_state()
             self.front.ended()
-            self._stands()
-            await self._settled()
+            self._keep_open_status()
+            await self._ask_until_settled()
 
         await self._show_errors(shown)
 
-    async def _learn(self) -> None:
+    async def _read_run_state(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
             return
@@ -334,7 +466,7 @@ class Conversation(WorkLine):
         self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)
 
-    def _event(self, event: Event, /) -> None:
+    def _handle_event(self, event: Event, /) -> None:
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model

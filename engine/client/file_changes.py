@@ -23,8 +23,8 @@ from interlock.engine.run_files import (
     find_call_snapshots,
     list_changes,
 )
-from interlock.engine.store import Store, explained
-from interlock.engine.store.checkpoints import checkpoint_at
+from interlock.engine.store import Store, explain_store_errors
+from interlock.engine.store.checkpoints import find_checkpoint_at_step
 from interlock.engine.store.runs import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.store.workspaces import note_undone
@@ -48,7 +48,7 @@ def check_folder_trusted(row: RunRow, options: Options) -> None:
     store = Store(options.home)
     if not options.serves_others or not store.blobs or options.trusts(Path(row.workspace)):
         return
-    with explained(store.path), closing(store.connect()) as conn:
+    with explain_store_errors(store.path), closing(store.connect()) as conn:
         defined = read_definition(conn, row.run)
     named_as_read = defined.workspace == row.workspace
     if is_on_other_host(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
@@ -74,7 +74,9 @@ class Rewind:
         if self._step is not None:
             return self.forked()
         self._files.put(self._work)
-        note_undone(self._files.home, self._run.run, f"The user went back to before this run{self._named}")
+        note_undone(
+            self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
+        )
         return None
 
     def forked(self) -> Forked:
@@ -82,13 +84,15 @@ class Rewind:
         home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
         made = fork_run(home, run, step, in_place=True)
         note_undone(
-            home, made.run, f"The user went back from a later step of run {run} to step {step}{self._named}"
+            home,
+            made.run,
+            f"The user went back from a later step of run {run} to step {step}{self._changes_text}",
         )
-        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._named}")
+        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}")
         return made
 
     @property
-    def _named(self) -> str:
+    def _changes_text(self) -> str:
         return _describe_changes(self.changes)
 
 
@@ -101,7 +105,7 @@ def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
             f"folder of this host: interlock fork {run.run} --at STEP"
         )
     if step is not None:
-        checkpoint_at(home, run.run, step)  # raises if there is no such step
+        find_checkpoint_at_step(home, run.run, step)  # raises if there is no such step
     files = RunFiles(home, run)
     files.check_not_driven()
     work, now = files.plan_restore(-1 if step is None else step)

@@ -12,11 +12,11 @@ from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import named_runs
 from interlock.engine.store import (
     Store,
-    address_of,
-    placed,
+    open_reader,
     queue,
     rate_limits,
-    reading,
+    read_store_address,
+    state_directory_for_store,
 )
 from interlock.engine.store.connection import NO_SERVER, Connection, Job
 from interlock.engine.store.queue import Delivery
@@ -49,8 +49,8 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
-    base = home.parent.parent if address_of(Store(home).path) else home
-    other = placed(base, to) if "://" in to else Path(to).expanduser().absolute()
+    base = home.parent.parent if read_store_address(Store(home).path) else home
+    other = state_directory_for_store(base, to) if "://" in to else Path(to).expanduser().absolute()
     if other == home:
         raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
     return [*copy_runs(home, other, runs)]
@@ -72,7 +72,7 @@ def check_repository_option(text: str, deliver: str) -> dict[str, str]:
 
 def read_delivery(home: Path, run: str) -> Delivery:
     """What becomes of the changes of a run that is done."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)
 
@@ -92,7 +92,7 @@ def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
     """`Views.no_worker` of queued runs."""
     if not is_on_server(home):
         return ""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
         found = conn.jobs.unserved(queued, STALLED_S) if queue.has_queue(conn) else []
     if not found:
@@ -115,22 +115,22 @@ def _worker_flags(name: str) -> str:
 
 def is_on_server(home: Path) -> bool:
     """Whether the store is a database that workers share."""
-    return bool(address_of(Store(home).path))
+    return bool(read_store_address(Store(home).path))
 
 
 def has_fleet(home: Path) -> bool:
     """Whether workers can drive runs of this store."""
     if not is_on_server(home):
         return False
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         return conn is not None and queue.has_queue(conn)
 
 
 def submission_of(priority: int, user: str = "") -> dict[str, Any]:
     """`Options.submitted` of a run that a user starts; empty: this one."""
-    from interlock.engine.store.approvals import this_user
+    from interlock.engine.store.approvals import current_account_name
 
-    return {"user": user or this_user(), "priority": priority}
+    return {"user": user or current_account_name(), "priority": priority}
 
 
 def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
@@ -158,7 +158,7 @@ class Fleet:
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
-        with reading(self.home) as conn:
+        with open_reader(self.home) as conn:
             yield queue.need_queue(conn)
 
     @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.client.record import Cursor, read_events, record_version
 from interlock.engine.read import find_run, waiting_requests
-from interlock.engine.store import changes as changes
+from interlock.engine.store import watch_changes as changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
 if TYPE_CHECKING:

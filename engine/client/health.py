@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import ADDRESS, PARTS, reading
+from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
 from interlock.engine.store.integrity import damage, damaged_pages, diagnosed, unreadable
 from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]
 
-OURS = (*PARTS, ADDRESS)
+OURS = (*STATE_DIRECTORY_PARTS, ADDRESS)
 """What Interlock keeps in the state directory."""
 
 
@@ -31,7 +31,7 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
     def tell(what: str, unit: str) -> Callable[[int, int], None]:
         return lambda done, total: told(Progress(what=what, done=done, total=total, unit=unit))
 
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None:
             return
         damaged = damaged_pages(home)

@@ -140,7 +140,7 @@ class _StreamTap:
 
     async def drive_graph(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
         """Drive the graph as the program asked; yield what nodes write."""
-        config, graph_input = self._config(config), self._input(graph_input)
+        config, graph_input = self._merge_config(config), self._first_input(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
         given |= self._call.dialect.stream_options(app)
         parts = self._stream_protocol if self._kwargs["protocol"] else self._stream_modes
@@ -153,7 +153,7 @@ class _StreamTap:
                 self._receiver.note_failure(error)
             raise
 
-    def _config(self, config: Any) -> Any:
+    def _merge_config(self, config: Any) -> Any:
         asked: Mapping[str, Any] = self._kwargs["config"]
         own = {k: v for k, v in asked.items() if k in ("tags", "recursion_limit", "max_concurrency")}
         given = {k: v for k, v in asked.get("configurable", {}).items() if not k.startswith(RESERVED)}
@@ -165,7 +165,7 @@ class _StreamTap:
         }
         return {**config, **own, **more}
 
-    def _input(self, graph_input: Any) -> Any:
+    def _first_input(self, graph_input: Any) -> Any:
         """Return the first input, with what a resume changes or skips, too."""
         from langgraph.types import Command
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.options import Options
-from interlock.engine.store import Store, rate_limits, reading
+from interlock.engine.store import Store, open_reader, rate_limits
 from interlock.engine.store.queue import Submitted, submitted
-from interlock.engine.store.runs import note_error
+from interlock.engine.store.runs import set_run_error
 from interlock.state.errors import InterlockError
 
 
@@ -48,7 +48,7 @@ class QueuedTurn:
 
     def stands(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
-        with reading(self.home) as conn:
+        with open_reader(self.home) as conn:
             assert conn is not None
             return rate_limits.stands(conn, self.run)
 
@@ -58,7 +58,7 @@ class QueuedTurn:
 
     def is_stopped(self) -> bool:
         """Whether somebody asked for the run's end."""
-        with reading(self.home) as conn:
+        with open_reader(self.home) as conn:
             assert conn is not None
             return rate_limits.is_stopped(conn, self.run)
 
@@ -87,11 +87,11 @@ def read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
         if (whose := submitted(conn, run)).queue:
             rate_limits.put_back(conn, run, whose, wait, model=options.limited.model)
             return None
-        note_error(conn, run, wait.error)
+        set_run_error(conn, run, wait.error)
     return LimitedDrive(wait.why, wait.seconds, options.limited.model)
 
 
 def record_failure(home: Path, run: str, error: InterlockError) -> None:
     """Keep in the run's row why it can't be driven, for whoever looks at it."""
     with Store(home).writing() as conn:
-        note_error(conn, run, {"type": error.kind, "message": str(error)})
+        set_run_error(conn, run, {"type": error.kind, "message": str(error)})

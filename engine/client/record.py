@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
 from interlock.engine.store import queries
-from interlock.engine.store.chain import dropped, first_prompt, messages_at
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.chain import list_dropped_messages, read_first_prompt, read_messages_up_to
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.workspaces import undone
 from interlock.services.toolset import summarize_call
 from interlock.state.calls import CallView
@@ -26,15 +26,15 @@ MOST_MESSAGES = 400
 def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
     """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
     try:
-        state = state_at(home, run, step)
+        state = read_state_at_step(home, run, step)
     except UserError:  # killed before its first checkpoint
         if step is not None:
             raise
-        prompt = first_prompt(home, run)
+        prompt = read_first_prompt(home, run)
         return [MessageEvent(role="user", content=prompt)] if prompt else []
     messages = _whole_conversation(home, run, str(state.get("head") or ""))
     if waits := str(state.get("prompt") or ""):
-        messages += messages_at(home, run, waits)[-1:]
+        messages += read_messages_up_to(home, run, waits)[-1:]
     made = results(home, run)
     return [event for message in messages for event in _message_events(message, made)]
 
@@ -56,7 +56,7 @@ class RecordExtent(NamedTuple):
 def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
     """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
     found = read_events(home, run, step)
-    messages = _whole_conversation(home, run, str(state_at(home, run, step).get("head") or ""))
+    messages = _whole_conversation(home, run, str(read_state_at_step(home, run, step).get("head") or ""))
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     made = [call.id for message in messages for call in message.tool_calls]
     return RecordExtent(
@@ -125,8 +125,8 @@ def newest_events(events: list[Event], most: int = MOST_MESSAGES) -> tuple[list[
 
 def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
     """The messages as first seen: what compression and masking replaced is restored."""
-    messages = messages_at(home, run, head)
-    gone = [message for past in dropped(home, run, head) for message in past]
+    messages = read_messages_up_to(home, run, head)
+    gone = [message for past in list_dropped_messages(home, run, head) for message in past]
     answered = Counter(message.tool_call_id for message in gone if message.role == "tool")
     return gone + [m for m in messages if m.role != "tool" or not answered[m.tool_call_id]]
 

@@ -9,9 +9,9 @@ from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import reading
+from interlock.engine.store import open_reader
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import usage_of, usage_stats
@@ -27,10 +27,10 @@ def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
     """The output of a run that ended well, as it is shown; empty for another, and if its workflow can't be loaded."""
     if run.status != "done":
         return {}
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None:
             return {}
-        values, source = state_at(home, run.run), read_options(conn, run.run).get("source")
+        values, source = read_state_at_step(home, run.run), read_options(conn, run.run).get("source")
         if (stored := recorded_pipeline_class(source or {}).stored_output(values)) is not None:
             return mask_secrets(stored, load_folder_redactor(Path(run.workspace), home))
         try:

@@ -1,12 +1,15 @@
 """threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
+
+from langgraph.types import PregelTask, StateSnapshot
 
 from interlock.engine.driver.decisions import UNKNOWN_OUTCOME_CHOICES
 from interlock.engine.driver.event_bus import EventBus
@@ -14,14 +17,27 @@ from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, queries, reading
+from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.runs import deepest, end_run
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.foreign_saver import task_writes
+from interlock.engine.store.runs import innermost_waiting_subtask, mark_run_done
+from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
 from interlock.graphs.foreign_requests import answer_text, decisions_on_actions
-from interlock.graphs.langgraph_internals import is_interrupt_id
+from interlock.graphs.langgraph_internals import (
+    BOOKKEEPING,
+    INPUT,
+    WHOLE,
+    edge_task_path,
+    is_internal_channel,
+    is_interrupt_id,
+    pending_input,
+    pending_nodes,
+)
+from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -45,6 +61,70 @@ class OpenedGraph:
     config: Any
     conversation_head: Callable[[Mapping[str, Any]], str | None]
     """The newest record of the conversation that a state holds (`Pipeline.conversation_head`)."""
+
+
+class StoredGraph:
+    """Answers as a compiled graph does, without the graph: no reducer, type, edge or serializer of its author runs.
+
+    Of the tasks, those are known that wrote something or wait; graphs inside them aren't shown.
+    """
+
+    def __init__(self, conn: Connection, run: str) -> None:
+        self._saver = Saver(conn)
+        self._saver.serde = Serde(make_type_loader(OF_PYTHON))
+        self._nodes = {task: node for _, task, node, _ in task_writes(conn, run)}
+
+    def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's
+        found = self._saver.get_tuple(config)
+        is_live = "checkpoint_id" not in config["configurable"]
+        missing = StateSnapshot({}, (), config, None, None, None, (), ())
+        return self._make_snapshot(found, is_live) if found else missing
+
+    def get_state_history(
+        self, config: Any, *, filter: Any = None, before: Any = None
+    ) -> Iterator[StateSnapshot]:
+        return map(self._make_snapshot, self._saver.list(config, filter=filter, before=before))
+
+    def _make_snapshot(self, found: Any, is_live: bool = False) -> StateSnapshot:
+        held: dict[str, Any] = found.checkpoint["channel_values"]
+        values = {key: value for key, value in held.items() if key == WHOLE or not is_internal_channel(key)}
+        tasks = [*self._read_tasks(found)]
+        over = {task.name for task in tasks if task.result is not None} if is_live else {*()}
+        ahead = [node for node in pending_nodes(held) if node not in over]
+        ahead += [INPUT] if pending_input(held) else []
+        return StateSnapshot(
+            values[WHOLE] if values.keys() == {WHOLE} else values,
+            tuple(ahead),
+            found.config,
+            found.metadata,
+            found.checkpoint["ts"],
+            found.parent_config,
+            tuple(tasks),
+            tuple(one for task in tasks for one in task.interrupts),
+        )
+
+    def _read_tasks(self, found: Any) -> Iterator[PregelTask]:
+        written: list[tuple[str, str, Any]] = [*(found.pending_writes or ())]
+        written.sort(key=_TASK)
+        for task, writes in groupby(written, key=_TASK):
+            each = [(channel, value) for _, channel, value in writes]
+            if not (node := self._nodes.get(task, "")):
+                continue  # what a resume writes
+            given: Mapping[str, Any] = {name: value for name, value in each if not _is_bookkeeping(name)}
+            failed = next((value for name, value in each if name == "__error__"), None)
+            asked: tuple[Any, ...] = tuple(
+                one for name, value in each if name == "__interrupt__" for one in value
+            )
+            answered = any(name == "__resume__" for name, _ in each)
+            open_ = () if given or (answered and not asked) else asked
+            yield PregelTask(task, node, edge_task_path(node), failed, open_, None, dict(given) or None)
+
+
+_TASK: Callable[[tuple[str, str, Any]], str] = itemgetter(0)
+
+
+def _is_bookkeeping(channel: str) -> bool:
+    return channel in BOOKKEEPING or is_internal_channel(channel)
 
 
 def _without_choices(options: Options) -> Options:
@@ -72,8 +152,6 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         check_run_code_trusted(row, options)
         chosen, prepared = load_workflow_and_config(row, _without_choices(options))
     except CodeForbiddenError:
-        from interlock.engine.client.as_recorded import StoredGraph
-
         kind = recorded_pipeline_class(recorded_source(options.home, run))
         with closing(store.connect()) as conn:
             app = StoredGraph(conn, run)
@@ -124,7 +202,7 @@ async def update_state(
     from interlock.engine.driver.drive import Drive
     from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store.approvals import supersede
+    from interlock.engine.store.approvals import withdraw_open_requests
 
     store = Store(options.home)
     row, defined, _ = check_drivable(find_run(options.home, run), _without_choices(options))
@@ -136,9 +214,9 @@ async def update_state(
         try:
             config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
             made = await _write_state(drive.app, config, values, as_node)
-            supersede(drive.conn, run)
+            withdraw_open_requests(drive.conn, run)
             if not (await drive.app.aget_state(drive.config)).next:
-                end_run(drive.conn, run)
+                mark_run_done(drive.conn, run)
             drive.conn.flush(last=True)
             return made
         finally:
@@ -181,7 +259,7 @@ class WaitingRequest:
 
 def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = queries.interrupts(options.home, deepest(options.home, run))
+    rows = queries.interrupts(options.home, innermost_waiting_subtask(options.home, run))
     return [
         WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
     ]
@@ -195,7 +273,7 @@ def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalReq
 
 def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
     """The messages up to a record, each with its own record's id."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None or not head:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
@@ -204,7 +282,10 @@ def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Messag
 
 def closed_interrupts(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
-    return {name for (name,) in queries.closed_interrupts(options.home, deepest(options.home, run))}
+    return {
+        name
+        for (name,) in queries.closed_interrupts(options.home, innermost_waiting_subtask(options.home, run))
+    }
 
 
 def decisions_from_resume(

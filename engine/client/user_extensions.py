@@ -36,10 +36,10 @@ class ExtensionReader:
 
     def own(self) -> UserExtensions:
         if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
-            self._own, self._read_at = self._found(), time.monotonic()
+            self._own, self._read_at = self._read_extensions(), time.monotonic()
         return self._own
 
-    def _found(self) -> UserExtensions:
+    def _read_extensions(self) -> UserExtensions:
         configuration = self._options.configuration(self._root)
         commands, (skills, _) = configuration.commands, configuration.skills
         try:
@@ -56,10 +56,10 @@ class ExtensionReader:
     def prompts(self, server: str) -> Mapping[str, str]:
         """Prompts of an MCP server, which is started on first use."""
         if server not in self._prompts:
-            self._prompts[server] = self._asked(server)
+            self._prompts[server] = self._fetch_prompts(server)
         return self._prompts[server]
 
-    def _asked(self, server: str) -> dict[str, str]:
+    def _fetch_prompts(self, server: str) -> dict[str, str]:
         from interlock.engine.client.configuration_checks import McpCheck
 
         try:

@@ -12,10 +12,10 @@ from interlock.engine.read import Place, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
-from interlock.engine.store.blobs import patch_of
-from interlock.engine.store.checkpoints import Due, RootCheckpoint
+from interlock.engine.store.blobs import load_patch
+from interlock.engine.store.checkpoints import DueNode, RootCheckpoint
 from interlock.engine.store.queries import Row
-from interlock.engine.store.runs import deepest
+from interlock.engine.store.runs import innermost_waiting_subtask
 from interlock.engine.store.workspaces import Undone, undone
 from interlock.state.errors import UserError
 from interlock.state.names import display_name, is_hidden_node
@@ -122,15 +122,15 @@ class Views:
 
     def checkpoints(self, run: str) -> list[RootCheckpoint]:
         """Root checkpoints, the oldest first. A step repeated after a crash has two: the newer counts."""
-        return of_states.root_checkpoints(self.home, run)
+        return of_states.list_root_checkpoints(self.home, run)
 
-    def due(self, run: str) -> list[Due]:
+    def due(self, run: str) -> list[DueNode]:
         """The nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones."""
-        return of_states.due_within(self.home, run)
+        return of_states.list_due_nodes(self.home, run)
 
     def current_state(self, run: str) -> dict[str, Any]:
         """The newest state; empty for a run that was killed before its first checkpoint."""
-        return of_states.current_state(self.home, run)
+        return of_states.read_newest_state(self.home, run)
 
     def calls(self, run: str) -> list[Call]:
         """Tool calls in the order they finished; those without a result last."""
@@ -166,13 +166,13 @@ class Views:
 
     def innermost_subtask(self, run: str) -> str:
         """The innermost subtask a task is waiting for; the run itself if there is none."""
-        return deepest(self.home, run)
+        return innermost_waiting_subtask(self.home, run)
 
     def dropped_messages(self, run: str, head: str | None = None) -> "list[list[Message]]":
         """The messages each compression or masking removed from the conversation, verbatim, oldest first."""
-        from interlock.engine.store.chain import dropped
+        from interlock.engine.store.chain import list_dropped_messages
 
-        return dropped(self.home, run, head)
+        return list_dropped_messages(self.home, run, head)
 
     def told(self, run: str, step: int | None = None) -> "list[Event]":
         """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
@@ -194,21 +194,21 @@ class Views:
 
     def sizes(self) -> dict[str, int]:
         """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
-        from interlock.engine.store.retention import sizes
+        from interlock.engine.store.retention import state_directory_sizes
 
-        return sizes(self.home)
+        return state_directory_sizes(self.home)
 
     def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "retention.Plan":
         """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
-        from interlock.engine.store.retention import plan
+        from interlock.engine.store.retention import plan_retention
 
-        return plan(self.home, now, keep_days, max_gb)
+        return plan_retention(self.home, now, keep_days, max_gb)
 
     def prune(self, planned: "retention.Plan") -> "Iterator[retention.Due]":
         """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
-        from interlock.engine.store.retention import prune
+        from interlock.engine.store.retention import delete_due_runs
 
-        return prune(self.home, planned)
+        return delete_due_runs(self.home, planned)
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many records there are, and a line for each that was changed, removed, inserted or moved."""
@@ -270,11 +270,11 @@ class Views:
 
     def state(self, run: str, step: int | None = None) -> dict[str, Any]:
         """The state after a root step, by default the newest, without secrets. Raises `UserError` naming the steps."""
-        return self._mask_secrets(run, of_states.state_at(self.home, run, step))
+        return self._mask_secrets(run, of_states.read_state_at_step(self.home, run, step))
 
     def state_within(self, run: str) -> dict[str, Any]:
         """The newest state of a tool batch in progress or waiting, without secrets; empty if there is none."""
-        return self._mask_secrets(run, of_states.state_within(self.home, run))
+        return self._mask_secrets(run, of_states.read_tool_batch_state(self.home, run))
 
     def _mask_secrets(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
         from interlock.engine.masking import load_folder_redactor, mask_secrets
@@ -324,9 +324,9 @@ class Views:
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
-        from interlock.engine.store.chain import messages_at
+        from interlock.engine.store.chain import read_messages_up_to
 
-        return messages_at(self.home, run, str(state.get(key) or ""))
+        return read_messages_up_to(self.home, run, str(state.get(key) or ""))
 
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
@@ -361,7 +361,7 @@ class Views:
     def patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
         row = self.run(run)
-        if (kept := patch_of(self.home, row.run)) is not None:
+        if (kept := load_patch(self.home, row.run)) is not None:
             return kept
         if not Path(row.workspace).is_dir():
             raise UserError(f"Run {row.run!r} has no patch: it isn't done, or changed nothing.")

@@ -219,7 +219,9 @@ class _Drawing:
         """
         for node in diagram.nodes:
             spine = {"group": "main path"} if node.id in self._spine else {}
-            graph.node(node.id, self._text(node), **_node_style(node), **spine, **self._frame(node))
+            graph.node(
+                node.id, self._node_text(node), **_node_style(node), **spine, **self._frame_style(node)
+            )
         leading_out: list[Edge] = []
         for cluster in diagram.clusters:
             inner: Any = Digraph(f"cluster_{cluster.id}")
@@ -250,7 +252,7 @@ class _Drawing:
                 )
                 above = edge.target
             else:
-                self._edge(graph, edge)
+                self._draw_edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
 
     def stack_detached(self, graph: Any) -> None:
@@ -262,7 +264,7 @@ class _Drawing:
             if node not in (*self._reached, *self._apart, self._start):
                 graph.edge(last, node, style="invis")
 
-    def _text(self, node: Node) -> str:
+    def _node_text(self, node: Node) -> str:
         if node.kind == "frame":
             return ""
         if node.id in self._framed:
@@ -276,7 +278,7 @@ class _Drawing:
             lines = [piece for line in joined for piece in wrap(line, _WIDEST, subsequent_indent="     ")]
         return "".join(f"{line}\\l" for line in lines)
 
-    def _frame(self, node: Node) -> dict[str, str]:
+    def _frame_style(self, node: Node) -> dict[str, str]:
         if node.id not in self._sizes:
             return {}
         wide, high = (str(points / 72) for points in self._sizes[node.id])
@@ -288,7 +290,7 @@ class _Drawing:
             return {}
         return {"minlen": str(max(self._depths.values()) - self._depths[edge.source] + 1)}
 
-    def _edge(self, graph: Any, edge: Edge) -> None:
+    def _draw_edge(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}
         if self._ranks and self._leaving[edge.source] == 1 and edge.count is None:
             edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them

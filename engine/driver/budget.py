@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.model_calls import UsageLedger
-from interlock.engine.store.runs import first_task, with_subtasks
+from interlock.engine.store.runs import first_task, run_and_subtasks
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
@@ -70,9 +70,9 @@ class RunBudget:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property
-    def _task(self) -> list[str]:
+    def _sharing_runs(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
-        return with_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
+        return run_and_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Reserve the tokens, and return those left for the reply; None: any.
@@ -82,15 +82,15 @@ class RunBudget:
         while True:
             wait = None
             with self.usage.transaction():
-                used = self._used(model, tokens) if self._is_limited else _NOTHING
-                refusal = self._refusal(used, model, agent)
+                used = self._sum_usage(model, tokens) if self._is_limited else _NOTHING
+                refusal = self._refusal_message(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     wait = self.over_all and self.over_all.take(call.task, model, tokens)
                     if wait is None:
                         self.usage.reserve(call.task, agent, model, tokens)
-                        return self._room(used, model, tokens)
+                        return self._reply_tokens_left(used, model, tokens)
             if wait:
-                await self._waited(wait, model)
+                await self._wait_for_fleet_limit(wait, model)
                 continue
             if refusal:
                 self.on_refused(refusal, "budget")
@@ -98,7 +98,7 @@ class RunBudget:
             self._settled.clear()
             await self._settled.wait()
 
-    async def _waited(self, wait: "Wait", model: str) -> None:
+    async def _wait_for_fleet_limit(self, wait: "Wait", model: str) -> None:
         """Wait for a limit over all workers: here for a moment, else without a process."""
         assert self.over_all
         if wait.seconds is None:
@@ -134,7 +134,7 @@ class RunBudget:
             self.over_all.lose(task)
         self._settled.set()
 
-    def _refusal(self, used: BudgetUse, model: str, agent: str) -> str:
+    def _refusal_message(self, used: BudgetUse, model: str, agent: str) -> str:
         limits, again = self.limits, f"Raise it and go on with: interlock resume {self.usage.run}"
         if (most := limits.max_tokens) is not None and _exceeds(most, used.tokens, used.next_tokens):
             spent, latest = f"{used.tokens} were used", f"{used.next_tokens}"
@@ -169,29 +169,29 @@ class RunBudget:
             or (limits.max_budget_usd is not None and used.usd + used.reserved_usd >= limits.max_budget_usd)
         )
 
-    def _used(self, model: str, tokens: int) -> BudgetUse:
-        answered, reserved = self.usage.answered(self._task), self.usage.reserved(self._task)
+    def _sum_usage(self, model: str, tokens: int) -> BudgetUse:
+        answered, reserved = self.usage.answered(self._sharing_runs), self.usage.reserved(self._sharing_runs)
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
         latest = next((a for a in answered if a.model == model), None)
         return BudgetUse(
             tokens=sum(a.input_tokens + a.output_tokens for a in answered) + sum(c.tokens for c in lost),
-            usd=sum(a.usd + self._most(a.model, *a.unpriced) for a in answered)
-            + sum(self._most(c.model, c.tokens, 0) for c in lost),
+            usd=sum(a.usd + self._highest_cost(a.model, *a.unpriced) for a in answered)
+            + sum(self._highest_cost(c.model, c.tokens, 0) for c in lost),
             turns=sum(a.turns for a in answered),
             agent_turns=sum(a.agent_turns for a in answered),
             under_way=sum(c.calls for c in going),
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
-            reserved_usd=sum(self._most(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
+            reserved_usd=sum(self._highest_cost(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
             next_tokens=latest.latest_tokens if latest else tokens,
-            next_usd=latest.latest_usd if latest else self._least(model, tokens),
+            next_usd=latest.latest_usd if latest else self._least_cost(model, tokens),
             is_first=latest is None,
             next_cached=latest.latest_cached
             if latest and unix_time() - latest.latest_at < _CACHE_LIVES_S
             else 0,
         )
 
-    def _room(self, used: BudgetUse, model: str, tokens: int) -> int | None:
+    def _reply_tokens_left(self, used: BudgetUse, model: str, tokens: int) -> int | None:
         """What the limits leave for the reply to a request of so many tokens."""
         tokens += tokens // _OFF
         rooms: list[float] = []
@@ -208,11 +208,11 @@ class RunBudget:
             return None
         return max(1, int(min(*rooms, REPLY_TOKENS) if used.under_way else min(rooms)))
 
-    def _least(self, model: str, input: int) -> float:
+    def _least_cost(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
         return request_cost(prices, _priced_request_tokens(input)) if prices else 0.0
 
-    def _most(self, model: str, input: int, out: int) -> float:
+    def _highest_cost(self, model: str, input: int, out: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
         prices = self.prices(model) if self.limits.max_budget_usd is not None and (input or out) else None
         return request_cost(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.engine.store.approvals import answered_requests
+from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.journal import Firing, HookLog
-from interlock.engine.store.runs import related
+from interlock.engine.store.runs import related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
@@ -70,21 +70,21 @@ class RunChecks:
         return CheckTable(self.command)
 
     async def run(self, key: str) -> CheckEnd:
-        return await self._logged(key, "", self._run_here)
+        return await self._run_logged(key, "", self._run_in_workspace)
 
-    async def _run_here(self) -> CheckEnd:
+    async def _run_in_workspace(self) -> CheckEnd:
         """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
         watched = any(process["running"] for process in self.commands.background())
-        before = await asyncio.to_thread(self._marks) if watched else {}
-        end = await self._run(self.workspace.root, (), None)
-        after = await asyncio.to_thread(self._marks) if watched else {}
+        before = await asyncio.to_thread(self._test_file_marks) if watched else {}
+        end = await self._run_command(self.workspace.root, (), None)
+        after = await asyncio.to_thread(self._test_file_marks) if watched else {}
         moved = sorted(path for path, mark in before.items() if after.get(path) != mark)
         if end.how != "passed" or not moved:
             return end
         text = f"{', '.join(moved[:3])} changed while the check ran. Stop the background process that changes tests."
         return CheckEnd(how="failed", output=text)
 
-    def _marks(self) -> dict[str, tuple[int, int]]:
+    def _test_file_marks(self) -> dict[str, tuple[int, int]]:
         """Return change time and inode of all that concerns tests; files without a change keep theirs."""
         found: dict[str, tuple[int, int]] = {}
         root = self.workspace.root
@@ -100,11 +100,11 @@ class RunChecks:
         return found
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
-        return await self._logged(
-            key, "tests as before" if changes.changes else "view", lambda: self._viewed(changes)
+        return await self._run_logged(
+            key, "tests as before" if changes.changes else "view", lambda: self._run_in_view(changes)
         )
 
-    async def _logged(self, key: str, how: str, run: Callable[[], Awaitable[CheckEnd]]) -> CheckEnd:
+    async def _run_logged(self, key: str, how: str, run: Callable[[], Awaitable[CheckEnd]]) -> CheckEnd:
         """Return how it ended, as logged if it has; a check that a kill cut off is run again."""
         firing = Firing("AfterAgent", key, SUBJECT)
         name = f"check: {self.command}" + (f" ({how})" if how else "")
@@ -119,7 +119,7 @@ class RunChecks:
             return end
         return CheckEnd.model_validate(row.reply.output["check"])
 
-    async def _run(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
+    async def _run_command(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
         env = {**self.around.variables(), **isolation_variables(self.command, self.workspace.root)}
         if copy:
             env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
@@ -131,9 +131,9 @@ class RunChecks:
             env=env,
         )
         output = ended.output.replace(str(copy), str(self.workspace.root)) if copy else ended.output
-        return self._end_of(replace(ended, output=output))
+        return self._check_end_from(replace(ended, output=output))
 
-    def _end_of(self, ended: Ended) -> CheckEnd:
+    def _check_end_from(self, ended: Ended) -> CheckEnd:
         from interlock.services.checks.test_table import has_run_no_tests
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
@@ -149,38 +149,40 @@ class RunChecks:
 
     async def changes(self) -> TestChanges:
         try:
-            found = await self._comparison()
+            found = await self._compare_with_start()
             return TestChanges() if found is None else await asyncio.to_thread(found.find_changes)
         except RunError as error:
             return TestChanges(unknown=str(error))
 
-    async def _comparison(self) -> "Comparison | None":
+    async def _compare_with_start(self) -> "Comparison | None":
         since = await self.snapshots.since_start()
         if since is None:
             return None
         from interlock.services.checks.compare import Comparison
 
-        return Comparison(self.workspace, *since, command=self.command, accepted=self._accepted())
+        return Comparison(
+            self.workspace, *since, command=self.command, accepted=self._accepted_test_changes()
+        )
 
-    def _accepted(self) -> dict[str, str]:
+    def _accepted_test_changes(self) -> dict[str, str]:
         """Changes of tests that people accepted in this run, and in those that it belongs to."""
         found: dict[str, str] = {}
-        for run in (*related(self.log.conn, self.log.run), self.log.run):
-            for request, answer in answered_requests(self.log.conn, run, REQUEST):
+        for run in (*related_runs(self.log.conn, self.log.run), self.log.run):
+            for request, answer in list_answered_requests_of_tool(self.log.conn, run, REQUEST):
                 if answer["choice"] == "proceed_once":
                     found |= request["call"]["args"]["tests"]
         return found
 
-    async def _files_before(self, changes: TestChanges) -> "list[Before]":
-        found = await self._comparison()
+    async def _test_files_before(self, changes: TestChanges) -> "list[Before]":
+        found = await self._compare_with_start()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
         return await asyncio.to_thread(lambda: [*found.restored_files(changes.changes)])
 
-    async def _viewed(self, changes: TestChanges) -> CheckEnd:
+    async def _run_in_view(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view
 
-        files = await self._files_before(changes) if changes.changes else []
+        files = await self._test_files_before(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()
@@ -197,6 +199,8 @@ class RunChecks:
         except OSError as error:
             return CheckEnd(how="not made", output=f"The view couldn't be made: {error}")
         try:
-            return await self._run(view.root, (*view.prefix,), None if view.root == root else view.root)
+            return await self._run_command(
+                view.root, (*view.prefix,), None if view.root == root else view.root
+            )
         finally:
             await await_despite_cancel(asyncio.to_thread(made.__exit__, None, None, None))

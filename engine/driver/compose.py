@@ -186,11 +186,11 @@ def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: C
     outputs = OutputFiles(store.home, prepared.redact)
     prepared.workspace.plans = store.plans / info.run
     if store.blobs:
-        from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
+        from interlock.engine.store.blobs import fetch_output_file, fetch_plans, store_output_file
 
-        prepared.workspace.fetch_output = partial(bring_output, store)
-        bring_plans(conn, store.home, info.run)
-        outputs = replace(outputs, on_complete=partial(keep_output, store))
+        prepared.workspace.fetch_output = partial(fetch_output_file, store)
+        fetch_plans(conn, store.home, info.run)
+        outputs = replace(outputs, on_complete=partial(store_output_file, store))
     return outputs
 
 

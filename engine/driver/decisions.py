@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edit, waiting_requests
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
     cancel_run,
-    decide,
-    ends_run,
-    not_waiting,
-    put_in_queue,
-    this_user,
+    current_account_name,
+    does_cancel_end_run,
+    enqueue_decided_run,
+    record_decision,
+    request_not_waiting_error,
 )
 from interlock.engine.store.queries import is_about_call, place_of
 from interlock.state.calls import Answer
@@ -38,10 +38,10 @@ def record_decisions(
     if not decisions:
         return
     waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    with explained(store.path), closing(store.connect("FULL")) as conn:
+    with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
-                raise not_waiting(conn, run, decision.approval)
+                raise request_not_waiting_error(conn, run, decision.approval)
         named = [(name, d) for d in decisions for name in _named_requests(waiting, d)]
         chosen = [
             (name, _make_answer(waiting, name, d, by, door))
@@ -49,10 +49,13 @@ def record_decisions(
         ]
         with conn.transaction():
             for name, answer in chosen:
-                decide(conn, run, name, answer)
-            if any(d.choice == "cancel" and ends_run(waiting[name].fields["choices"]) for name, d in named):
+                record_decision(conn, run, name, answer)
+            if any(
+                d.choice == "cancel" and does_cancel_end_run(waiting[name].fields["choices"])
+                for name, d in named
+            ):
                 return cancel_run(conn, run)
-            put_in_queue(conn, run)
+            enqueue_decided_run(conn, run)
 
 
 def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
@@ -61,7 +64,7 @@ def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
         return False
     waiting = {request.id: request for request in waiting_requests(store.home, run)}
     named = [name for d in decisions if d.choice == "cancel" for name in _named_requests(waiting, d)]
-    return any(ends_run(waiting[name].fields["choices"]) for name in named if name in waiting)
+    return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
 def _named_requests(waiting: dict[str, Request], decision: Decision) -> list[str]:
@@ -118,7 +121,7 @@ def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by:
         feedback=replace_surrogates(decision.feedback) if decision.feedback else None,
         args=args,
         text=replace_surrogates(decision.text) if decision.text else None,
-        by=replace_surrogates(by) or f"{this_user()}@{socket.gethostname()}",
+        by=replace_surrogates(by) or f"{current_account_name()}@{socket.gethostname()}",
         door=decision.door or door,
         at=unix_time(),
     )

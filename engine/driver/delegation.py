@@ -13,12 +13,12 @@ from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import (
     ALPHABET,
     NewRun,
-    how_it_ended,
+    ended_subtask_status,
     insert_child,
     is_row_sealed,
     read_options,
@@ -74,10 +74,10 @@ class RunAgents:
 
     def scope(self, agent: str) -> Deps:
         if agent not in self._scopes:
-            self._scopes[agent] = self._made(self.instance(agent))
+            self._scopes[agent] = self._make_scope(self.instance(agent))
         return self._scopes[agent]
 
-    def _made(self, instance: AgentInstance) -> Deps:
+    def _make_scope(self, instance: AgentInstance) -> Deps:
         if self.root is None:
             raise TypeError("RunAgents.root isn't set: compose the deps first.")
         definition = instance.definition
@@ -135,7 +135,7 @@ class RunTasks:
             options = {**kept, "task_path": path, "subtask_of": self.info.run}
             title = self.prepared.redact(subtask.message)[:200]
             first = {
-                **self._same(parent),
+                **self._inherited_state(parent),
                 "prompt": chain.append("", [message]),
                 "head": "",
                 "mode": subtask.mode,
@@ -149,7 +149,7 @@ class RunTasks:
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _same(self, parent: TaskState) -> dict[str, object]:
+    def _inherited_state(self, parent: TaskState) -> dict[str, object]:
         limits = self.prepared.limits
         return {
             "approval_mode": parent["approval_mode"],
@@ -162,10 +162,10 @@ class RunTasks:
 
     def end(self, run: str) -> TaskEnd | None:
         with closing(self.store.connect()) as conn:
-            ended = how_it_ended(conn, run)
+            ended = ended_subtask_status(conn, run)
             if ended in (None, "removed"):
                 return ended and TaskEnd("removed", "", {})
-            values = state_at(self.store.home, run)
+            values = read_state_at_step(self.store.home, run)
             if ended != "done" or not values.get("result"):
                 return TaskEnd("cancelled", "", refusals_of_state(values))
             text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text
@@ -220,11 +220,11 @@ class RunPlans:
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            return self._new(run, head, prompt, modes, plan)
+            return self._plan_run(run, head, prompt, modes, plan)
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _new(
+    def _plan_run(
         self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
     ) -> NewRun:
         prepared = self.prepared

@@ -15,14 +15,14 @@ from interlock.engine.driver.compose import DriveConnections, DriveServices, com
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
+from interlock.engine.masking import SecretNotice
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import supersede
+from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.foreign_saver import saver_for
 from interlock.engine.store.integrity import diagnosed
-from interlock.engine.store.leases import fence, lost
+from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
@@ -91,7 +91,7 @@ class Drive:
         self.conn = store.connect_driver()
         with ExitStack() as stack:
             stack.callback(self.conn.close)
-            fence(self.conn, lease)
+            fence_commits(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
@@ -102,7 +102,7 @@ class Drive:
             )
             self.services = rewired(compose_services(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.notice = SecretNotice(prepared.redact, self._warn)
+            self._saver.notice = SecretNotice(prepared.redact, self._emit_warning)
             self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -110,7 +110,7 @@ class Drive:
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
 
-    def _warn(self, line: str) -> None:
+    def _emit_warning(self, line: str) -> None:
         self._warnings.append(line)
         self.bus(ErrorEvent(severity="warning", message=line))
 
@@ -129,11 +129,11 @@ class Drive:
         try:
             with diagnosed(self.store.path):
                 while True:
-                    await self._stream(graph_input)
-                    snapshot = await self._snapshot()
-                    resume = self._answers(snapshot)
+                    await self._advance_once(graph_input)
+                    snapshot = await self._read_snapshot()
+                    resume = self._pending_answers(snapshot)
                     if self.stop.why == "lost":
-                        raise lost(self.conn, self.lease)
+                        raise lost_run_error(self.conn, self.lease)
                     if self.stop.why or not resume:
                         return snapshot
                     graph_input = Command(resume=resume)
@@ -148,18 +148,18 @@ class Drive:
 
         Raises `RunError` if today's graphs can't resume from it.
         """
-        snapshot = await self._snapshot()
+        snapshot = await self._read_snapshot()
         with diagnosed(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
-            answers = self._answers(snapshot)
+            answers = self._pending_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
-    async def _snapshot(self) -> StateSnapshot:
+    async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
         with self.pipeline.reading_state(), diagnosed(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
-    async def _stream(self, graph_input: Any) -> None:
+    async def _advance_once(self, graph_input: Any) -> None:
         try:
             await self.pipeline.advance(
                 self.app, graph_input, self.config, self.services.deps, self.stop.control
@@ -170,7 +170,7 @@ class Drive:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(last=True)
 
-    def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+    def _pending_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
         self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)
@@ -376,7 +376,7 @@ async def continuation_input(
     drive.reruns_waiting_nodes = given is None
     await drive.resume_input()
     if given is not None:
-        supersede(drive.conn, drive.lease.run)
+        withdraw_open_requests(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
     input = chosen.input_as_given(given)

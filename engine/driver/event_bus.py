@@ -44,13 +44,13 @@ class EventRedactor:
             return [event]
         with self._lock:
             own = _stream_key(event)
-            shown = [*self._ended_by(event, own)]
+            shown = [*self._flush_ended_streams(event, own)]
             if own is not None:
-                piece = self._fed(own, event)
+                piece = self._feed_stream(own, event)
                 return [*shown, piece] if piece else shown
-            return [*shown, self._whole(event)]
+            return [*shown, self._redact_event(event)]
 
-    def _fed(self, own: _Stream, event: Event) -> Event | None:
+    def _feed_stream(self, own: _Stream, event: Event) -> Event | None:
         stream, _ = self._streams.get(own) or (RedactingStream(self._redact), event)
         self._streams[own] = (stream, event)
         text = _event_text(event)
@@ -59,7 +59,7 @@ class EventRedactor:
             return event
         return _with_text(event, ready) if ready else None
 
-    def _ended_by(self, event: Event, own: _Stream | None) -> Iterator[Event]:
+    def _flush_ended_streams(self, event: Event, own: _Stream | None) -> Iterator[Event]:
         """The held-back text of every stream that this event ends."""
         if own is not None and own[1] == "tool_output":
             return
@@ -68,7 +68,7 @@ class EventRedactor:
             if rest := stream.flush():
                 yield _with_text(last, rest)
 
-    def _whole(self, event: Event) -> Event:
+    def _redact_event(self, event: Event) -> Event:
         fields = {name: value for name, value in event.__dict__.items() if name != "type"}
         if isinstance(event, Result):
             del fields["output"]  # made of redacted text already, or returned verbatim
@@ -120,7 +120,7 @@ class EventBus:
         self, renderers: Sequence[Renderer], limit: int = QUEUE_LIMIT, redact: Redactor = SHAPES
     ) -> None:
         self._redacted = EventRedactor(redact)
-        self._outlets = [_RendererThread(renderer, limit, self._detached) for renderer in renderers]
+        self._outlets = [_RendererThread(renderer, limit, self._report_detached) for renderer in renderers]
         self._running: dict[tuple[str, str], ToolStart] = {}
         """Calls under way, by agent and id."""
         self.failures: list[str] = []
@@ -167,7 +167,7 @@ class EventBus:
             pause = min(pause * 2, 0.05)
         return True
 
-    def _detached(self, renderer: Renderer, error: Exception) -> None:
+    def _report_detached(self, renderer: Renderer, error: Exception) -> None:
         name = getattr(renderer, "__qualname__", type(renderer).__qualname__)
         line = f"Output {name!r} failed and is now off: {type(error).__name__}: {error}"
         self(ErrorEvent(severity="warning", message=line))
@@ -185,7 +185,7 @@ class _RendererThread(threading.Thread):
         self._flush: Callable[[], None] | None = getattr(renderer, "flush", None)
         self._queue: deque[tuple[Event, int]] = deque()
         self._weight = 0
-        self._left_out = 0
+        self._skipped_count = 0
         self.shown = 0
         """Events the renderer has processed."""
         self._closed = self._over = False
@@ -200,9 +200,9 @@ class _RendererThread(threading.Thread):
             self._over = isinstance(event, Result)  # the last event, even before late warnings
             if self._weight + weight > self._limit:
                 if _is_droppable(event):
-                    self._left_out += 1
+                    self._skipped_count += 1
                     return
-                self._make_room(weight)
+                self._drop_oldest(weight)
             if not self._queue:
                 self._changed.notify()
             self._queue.append((event, weight))
@@ -216,7 +216,7 @@ class _RendererThread(threading.Thread):
             self._changed.notify()
 
     def run(self) -> None:
-        while (event := self._next()) is not None:
+        while (event := self._take_next()) is not None:
             try:
                 self._renderer(event)
                 self.shown += 1
@@ -230,29 +230,29 @@ class _RendererThread(threading.Thread):
                     self._on_failure(self._renderer, error)
                 return
 
-    def _next(self) -> Event | None:
+    def _take_next(self) -> Event | None:
         with self._changed:
             while not self._queue:
                 if self._closed:
                     return None
                 self._changed.wait()
-                self._changed.wait_for(lambda: self._closed, self._patience_s())
-            if self._left_out and isinstance(self._queue[0][0], Result):
-                count, self._left_out = self._left_out, 0
+                self._changed.wait_for(lambda: self._closed, self._seconds_to_wait())
+            if self._skipped_count and isinstance(self._queue[0][0], Result):
+                count, self._skipped_count = self._skipped_count, 0
                 message = f"This output was slower than the run: {count} events were skipped."
                 return ErrorEvent(severity="warning", message=message)
             event, weight = self._queue.popleft()
             self._weight -= weight
             return event
 
-    def _patience_s(self) -> float:
+    def _seconds_to_wait(self) -> float:
         """Seconds to wait for more: none for a piece of text that follows a silence, which a person waits for."""
         now, woken = time.monotonic(), self._woken
         self._woken = now
         first = self._queue and _stream_key(self._queue[0][0])
         return 0 if first and now - woken >= _TOGETHER_S else _TOGETHER_S
 
-    def _make_room(self, weight: int) -> None:
+    def _drop_oldest(self, weight: int) -> None:
         """Drop the oldest pieces, then, for an output that is stuck, the oldest events of any kind.
 
         Drops an eighth more than needed, so that a stuck output doesn't cost a pass per event.
@@ -264,7 +264,7 @@ class _RendererThread(threading.Thread):
                 if excess > 0 and (of_any_kind or _is_droppable(event)):
                     excess -= size
                     self._weight -= size
-                    self._left_out += 1
+                    self._skipped_count += 1
                 else:
                     kept.append((event, size))
             self._queue = kept

@@ -60,21 +60,21 @@ class RunHooks:
         emit: Emit,
     ) -> HookOutcome:
         firing = Firing(event, key, subject)
-        rows = self._rows(firing)
+        rows = self._recorded_rows(firing)
         if not _is_finished(rows):
-            if unknown := self._unknown(firing, rows):
+            if unknown := self._unanswered_request(firing, rows):
                 return HookOutcome(unknown=unknown)
             hooks = self.book.select_hooks(event, *event_subjects(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
-            await self._run(firing, hooks, self.around.build_input(event, payload))
+            await self._run_hooks(firing, hooks, self.around.build_input(event, payload))
             rows = self.log.rows(event, key)
-            if unknown := self._unknown(firing, rows):
+            if unknown := self._unanswered_request(firing, rows):
                 return HookOutcome(unknown=unknown)
         outcome = merge_replies(
             event, [SourcedReply(row.name, row.source, row.reply) for row in rows if row.reply]
         )
-        self._tell(event, outcome, emit)
+        self._emit_outcome(event, outcome, emit)
         return outcome
 
     def unsettled(self, unknown: str) -> Unsettled:
@@ -83,7 +83,7 @@ class RunHooks:
         subject = rows[0].subject if rows else ""
         return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
-    def _rows(self, firing: Firing) -> list[HookRow]:
+    def _recorded_rows(self, firing: Firing) -> list[HookRow]:
         """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
         rows = self.log.rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
@@ -93,7 +93,7 @@ class RunHooks:
             return []
         return rows
 
-    def _unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
+    def _unanswered_request(self, firing: Firing, rows: Sequence[HookRow]) -> str:
         """The request a person must answer first; empty: nothing is in doubt, or it was answered."""
         doubtful = _unknown_rows(firing.event, rows)
         if not doubtful:
@@ -107,7 +107,7 @@ class RunHooks:
         self.log.settle(firing, [row.hook for row in doubtful], state)
         return ""
 
-    async def _run(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
+    async def _run_hooks(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run the hooks that haven't answered, in parallel unless one of them is sequential."""
         known = {row.hook: row for row in self.log.rows(firing.event, firing.key)}
         left = [
@@ -122,7 +122,7 @@ class RunHooks:
         else:
             await drive.run_in_parallel(hooks, payload)
 
-    def _tell(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
+    def _emit_outcome(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
         for verdict in outcome.verdicts:
             if self.book.notifications or verdict.warning or verdict.decision in ("ask", "block"):
                 emit(HookRan(event=event, **verdict.model_dump(include={*HookRan.model_fields})))
@@ -147,8 +147,8 @@ class _HookRunner:
         for place, hook in enumerate(hooks):
             row = self.known.get(hook.id)
             if hook.id in self.left:
-                self._intend([(place, hook)])
-                reply = await self._answer(hook, payload)
+                self._log_intents([(place, hook)])
+                reply = await self._run_hook(hook, payload)
                 if reply is None:
                     return  # later hooks depend on its changes
             else:
@@ -158,22 +158,22 @@ class _HookRunner:
 
     async def run_in_parallel(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
-        self._intend(chosen)
+        self._log_intents(chosen)
         # Wait for all of them: none may keep running after another fails.
         answers = await asyncio.gather(
-            *(self._answer(hook, payload) for _, hook in chosen), return_exceptions=True
+            *(self._run_hook(hook, payload) for _, hook in chosen), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
 
-    def _intend(self, chosen: Sequence[tuple[int, Hook]]) -> None:
+    def _log_intents(self, chosen: Sequence[tuple[int, Hook]]) -> None:
         attempts = {row.hook: row.attempt for row in self.known.values()}
         self.hooks.log.intend(
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
 
-    async def _answer(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
+    async def _run_hook(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
         """None: the hook's effect is unknown, and its intent stays open, as after a kill of the run."""
         inside = self.hooks.inside if hook.source == FLAGS else None
         processes = inside or self.hooks.processes

@@ -5,27 +5,30 @@ Rule: `docs/internals.md#one-driver`.
 
 import asyncio
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store, address_of, explained
+from interlock.engine.store import Store, explain_store_errors, read_store_address
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import (
     LeaseRow,
     StopAsked,
-    asked_to_stop,
-    beat,
-    give_back,
-    note_stop,
+    claim_lease,
     read_lease,
-    take,
+    read_stop_request,
+    record_stop_reason,
+    release_lease,
+    send_heartbeat,
 )
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
+from interlock.services.process.identity import (
+    ProcessIdentity,
+    current_process,
+    is_alive,
+    kill_process_and_wait,
+)
 from interlock.state.errors import BusyError, InterlockError
 
 _HEARTBEAT_S = 2.0
@@ -66,7 +69,7 @@ class Lease:
         self._connect, self._conn = connect, connect()
         self._beat_s, self._on_lost, self._alone_s, self._on_stop = beat_s, lost, alone_s, stopped
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"heartbeat {run}", daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
 
     def release(self) -> None:
@@ -78,15 +81,15 @@ class Lease:
     def note_end(self, why: StopAsked) -> None:
         """Note why the process ends in the middle of the drive, whose code heeds nothing. From any thread."""
         with closing(self._connect()) as conn:
-            note_stop(conn, self.run, self.epoch, why)
+            record_stop_reason(conn, self.run, self.epoch, why)
 
-    def _keep(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send heartbeats until released or lost."""
         heard = time.monotonic()
         try:
             while not self._stop.wait(self._beat_s):
                 sent = time.monotonic()
-                taken = beat(self._conn, self.run, self.epoch)
+                taken = send_heartbeat(self._conn, self.run, self.epoch)
                 if taken:
                     heard = sent
                 if taken is False or self._is_cut_off(heard):
@@ -98,14 +101,14 @@ class Lease:
                 if self._has_new_stop_request():
                     self._on_stop()
             self._has_new_stop_request()
-            if give_back(self._conn, self.run, self.epoch) is None:
+            if release_lease(self._conn, self.run, self.epoch) is None:
                 self._start_late_release(self._beat_s)
         finally:
             self._conn.close()
 
     def _has_new_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
-        before, self.asked = self.asked, asked_to_stop(self._conn, self.run, self.epoch) or self.asked
+        before, self.asked = self.asked, read_stop_request(self._conn, self.run, self.epoch) or self.asked
         return self.asked != before
 
     def _start_late_release(self, after_s: float) -> None:
@@ -120,7 +123,7 @@ class Lease:
             while taken is None:
                 try:
                     with closing(self._connect()) as conn:
-                        taken = give_back(conn, self.run, self.epoch)
+                        taken = release_lease(conn, self.run, self.epoch)
                 except InterlockError:
                     taken = None if self._alone_s else False  # a store in a file is gone for good
                 time.sleep(self._beat_s)
@@ -148,19 +151,19 @@ async def acquire_lease(
     `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
     me = identity or current_process()
-    with explained(store.path), closing(store.connect()) as conn:
+    with explain_store_errors(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
             if not wait:
                 raise _busy_error(run, seen)
             seen = await _wait_until_replaceable(conn, store, run, seen, stale_after_s)
-        epoch = take(conn, run, me, seen)
+        epoch = claim_lease(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
             raise _busy_error(run, epoch)
-    alone_s = stale_after_s * _CUT_OFF_PART if address_of(store.path) else None
+    alone_s = stale_after_s * _CUT_OFF_PART if read_store_address(store.path) else None
 
     def connect() -> Connection:
-        with explained(store.path):
+        with explain_store_errors(store.path):
             return store.connect(patience_s=_PATIENCE_S)
 
     return Lease(connect, run, me, epoch, min(stale_after_s / 6, _HEARTBEAT_S), on_lost, alone_s, on_stop)
@@ -200,44 +203,3 @@ def _busy_error(run: str, row: LeaseRow) -> BusyError:
     pid, host = row.owner.pid, row.owner.host
     how = "there." if is_alive(row.owner) is None else f"with: kill {pid}"
     return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it {how}")
-
-
-_KILLED_S = 10.0
-"""Seconds within which a killed process must be gone."""
-
-
-async def kill_process_and_wait(owner: ProcessIdentity) -> None:
-    """SIGKILL a process of this host and wait until it is gone. Raises `BusyError` if it stays."""
-    try:
-        _send_sigkill(owner)
-    except PermissionError as error:
-        raise BusyError(
-            f"Process {owner.pid} of another user doesn't answer and blocks this run. "
-            f"Have it stopped, then try again: kill -9 {owner.pid}"
-        ) from error
-    deadline = time.monotonic() + _KILLED_S
-    while is_alive(owner):
-        if time.monotonic() > deadline:
-            raise BusyError(
-                f"Process {owner.pid} was killed but doesn't end (it waits for a device). "
-                "Try again when it has exited."
-            )
-        await asyncio.sleep(0.005)
-
-
-def _send_sigkill(owner: ProcessIdentity) -> None:
-    """SIGKILL, where possible through a pid descriptor, so the pid can't be reused between check and signal."""
-    if sys.platform == "linux":
-        try:
-            descriptor = os.pidfd_open(owner.pid)
-        except ProcessLookupError:
-            return
-        try:
-            if is_alive(owner):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
-        finally:
-            os.close(descriptor)
-    elif is_alive(owner):
-        os.kill(owner.pid, signal.SIGKILL)

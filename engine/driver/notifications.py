@@ -17,7 +17,7 @@ from interlock.engine.driver.outcome import result_event
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run
-from interlock.engine.store.runs import topmost
+from interlock.engine.store.runs import outermost_waiting_task
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.events import Cancelled, NotificationEvent
@@ -48,7 +48,7 @@ class WaitingNotification:
         new = [request for request in outcome.pending if request["id"] not in before]
         if outcome.status != "waiting" or not new:
             return None
-        run = find_run(home, topmost(home, outcome.run))
+        run = find_run(home, outermost_waiting_task(home, outcome.run))
         summary = visible(_summarize_requests(new))
         payload = {
             "event": "waiting",
@@ -77,19 +77,19 @@ class WaitingNotification:
             return None
         executor = ThreadPoolExecutor(1, "interlock-notify")
         try:
-            return executor.submit(lambda: asyncio.run(self._sent()))
+            return executor.submit(lambda: asyncio.run(self._send_all()))
         finally:
             executor.shutdown(wait=False)
 
-    async def _sent(self) -> list[str]:
-        problems = await asyncio.gather(self._command(), self._webhook(), return_exceptions=True)
+    async def _send_all(self) -> list[str]:
+        problems = await asyncio.gather(self._run_command(), self._post_webhook(), return_exceptions=True)
         return [
             self.prepared.redact(problem if isinstance(problem, str) else f"notify: {problem!r}")
             for problem in problems
             if problem
         ]
 
-    async def _command(self) -> str:
+    async def _run_command(self) -> str:
         notify = self.prepared.settings.general.notify
         if not (command := notify.command):
             return ""
@@ -116,7 +116,7 @@ class WaitingNotification:
             why = f"no end within {notify.timeout_s:g} s" if ended.how == "timeout" else ended.how
         return f"general.notify.command: {why.replace('_', ' ')}. {' '.join(ended.output.split())}".strip()
 
-    async def _webhook(self) -> str:
+    async def _post_webhook(self) -> str:
         notify = self.prepared.settings.general.notify
         if not notify.webhook:
             return ""

@@ -16,9 +16,15 @@ from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import number_requests, ready_answers, supersede
+from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
 from interlock.engine.store.integrity import diagnosed
-from interlock.engine.store.runs import first_task, keep_option, note_error, read_options, stopped
+from interlock.engine.store.runs import (
+    first_task,
+    read_options,
+    set_run_error,
+    set_run_option,
+    stopped_run_error,
+)
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load_prompt
 from interlock.services.secrets.redaction import Redactor
@@ -83,7 +89,7 @@ def conclude_drive(
 
 
 def _stop_error(drive: Drive, why: str) -> dict[str, str] | None:
-    return stopped(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
+    return stopped_run_error(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
 
 
 def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
@@ -93,7 +99,7 @@ def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> No
     if not (
         is_stopped and by_worker
     ):  # whoever cancelled the run said why; a worker that stops leaves nothing
-        note_error(drive.conn, drive.lease.run, details)
+        set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
 
@@ -161,9 +167,9 @@ def hand_over_to_workers(
         with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
-                keep_option(conn, row.run, "limits", {**before, **options.limits})
+                set_run_option(conn, row.run, "limits", {**before, **options.limits})
             if options.queue and (options.moves_queue or not row.queue):
-                keep_option(conn, row.run, "submitted", options.submitted or {})
+                set_run_option(conn, row.run, "submitted", options.submitted or {})
                 give(conn, row.run, options.queue)
             if not decisions:
                 hand_to_workers(conn, row.run)
@@ -174,7 +180,7 @@ def hand_over_to_workers(
 def answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
     with diagnosed(store.path), closing(store.connect()) as conn:
-        return {*ready_answers(conn, run)}
+        return {*list_answered_interrupts(conn, run)}
 
 
 def dump_output(result: WorkflowOutput) -> dict[str, Any]:
@@ -245,7 +251,7 @@ def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str)
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
     head = _answer_open_calls(drive, _furthest_head(drive, snapshot))
-    supersede(drive.conn, drive.lease.run)
+    withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head

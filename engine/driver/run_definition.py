@@ -16,9 +16,9 @@ from interlock.engine.driver.run_config import RunConfig, prepare_run
 from interlock.engine.graph_files import parse_graph_path
 from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.runs import Definition, is_sealed, options_of, read_definition
+from interlock.engine.store.runs import Definition, is_sealed, read_definition, read_run_options
 from interlock.engine.store.workspaces import move_task
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
@@ -41,7 +41,7 @@ def load_workflow_and_config(
 
     `defined`: of a run that is to be driven, its definition, which was checked; None: it is only looked at.
     """
-    began = options_of(options.home, row.run) if defined is None else defined.options
+    began = read_run_options(options.home, row.run) if defined is None else defined.options
     kept = restore_options(options, began, row.workspace)
     if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
         raise UserError(
@@ -65,7 +65,7 @@ def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     counts only in a trusted folder, and `UntrustedError` names it.
     """
     store = Store(options.home)
-    with explained(store.path), closing(store.connect()) as conn:
+    with explain_store_errors(store.path), closing(store.connect()) as conn:
         defined, lease = read_definition(conn, row.run), read_lease(conn, row.run)
     row = row._replace(workflow=defined.workflow, workspace=defined.workspace)
     check_servable(row, defined, options)
@@ -148,7 +148,7 @@ def check_run_code_trusted(row: RunRow, options: Options) -> None:
 
 def recorded_source(home: Path, run: str) -> Mapping[str, str]:
     """What a run recorded of where its workflow comes from; empty: it is one of ours."""
-    return options_of(home, run).get("source") or {}
+    return read_run_options(home, run).get("source") or {}
 
 
 def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
@@ -406,7 +406,7 @@ def check_prompt_allowed(store: Store, row: RunRow, prompt: str | None, options:
         raise UserError("--detach: a worker takes no prompt. Without it, this process sends the prompt.")
     if not row.queue:
         return
-    if found := options_of(store.home, row.run).get("repository"):
+    if found := read_run_options(store.home, row.run).get("repository"):
         again = Repository(
             found["url"], f"interlock/{row.run}" if found["deliver"] == "branch" else found["ref"]
         )

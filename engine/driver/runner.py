@@ -66,17 +66,17 @@ from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import (
     Definition,
     NewRun,
-    above,
     change_first_input,
     check_run_id,
-    deepest,
-    forget_error,
+    clear_run_error,
+    innermost_waiting_subtask,
     insert_run,
-    keep_option,
     new_run_id,
+    outermost_waiting_task,
     read_definition,
-    seal,
-    topmost,
+    set_run_option,
+    waiting_parent_task,
+    write_seal,
 )
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
@@ -169,9 +169,9 @@ async def begin_run(
     root = repository_place(options) or str(prepared.workspace.root)
 
     if options.schedule:
-        from interlock.engine.driver.schedule import keep
+        from interlock.engine.driver.schedule import store_schedule
 
-        return keep(
+        return store_schedule(
             store, options, str(workflow), title, root, kept, prepared.redact.redact_json(dict(input))
         )
 
@@ -213,7 +213,7 @@ async def resume_run(
     store = Store(options.home).open()
     door = _DriveSetup(store, options, renderers, stop, rewire)
     row = find_run(store.home, run, options.workspace)
-    if (below := deepest(store.home, row.run)) != row.run:
+    if (below := innermost_waiting_subtask(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
     if cancels_run(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
@@ -263,13 +263,13 @@ async def drive_with_input(
 def _seal_confirmed_definition(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
     """Count a run as this host's own from now on, which a person at a terminal let go on after they were `told`."""
     if told:
-        seal(drive.store.home, row.run, defined)
+        write_seal(drive.store.home, row.run, defined)
 
 
 def _store_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
     if options.context is not None:
-        keep_option(
+        set_run_option(
             drive.conn, drive.lease.run, "context", prepared.redact.redact_json(dict(options.context))
         )
 
@@ -278,13 +278,19 @@ async def _drive_subtasks(outcome: Outcome, door: _DriveSetup) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = door.store.home
     while outcome.workflow == "task" and not door.stop.why:
-        run, below = outcome.run, deepest(home, outcome.run)
+        run, below = outcome.run, innermost_waiting_subtask(home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
-        following = below if waits else above(home, run) if outcome.status in ("done", "cancelled") else None
+        following = (
+            below
+            if waits
+            else waiting_parent_task(home, run)
+            if outcome.status in ("done", "cancelled")
+            else None
+        )
         if following is None:
             break
         outcome = await _drive_resumed_run(find_run(home, following), door.for_other_runs)
-    if outcome.workflow != "task" or (top := topmost(home, outcome.run)) == outcome.run:
+    if outcome.workflow != "task" or (top := outermost_waiting_task(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
@@ -323,7 +329,7 @@ async def _drive_resumed_run(
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         _seal_confirmed_definition(drive, row, defined, told)
-        keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
+        set_run_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         _store_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
@@ -337,7 +343,7 @@ async def _drive_resumed_run(
             _store_approval_mode(drive, at_once)
             if later:
                 prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
-                keep_option(drive.conn, row.run, _NEXT, {**before, **later})
+                set_run_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = change_first_input(drive.conn, row.run, now_defined.input, asked)
@@ -348,7 +354,7 @@ async def _drive_resumed_run(
         check_mode_switch(now := {**before, **asked}, snapshot.values)
         _store_approval_mode(drive, now)
         if before:
-            keep_option(drive.conn, row.run, _NEXT, {})
+            set_run_option(drive.conn, row.run, _NEXT, {})
         return {**more, **head, **now, **hook_channels(drive, "resume")}
 
     try:
@@ -360,7 +366,7 @@ async def _drive_resumed_run(
 def _store_approval_mode(drive: Drive, asked: Mapping[str, str]) -> None:
     """Keep an approval mode that was chosen now, also for after the next question."""
     if mode := asked.get("approval_mode"):
-        keep_option(drive.conn, drive.lease.run, "approval_mode", mode)
+        set_run_option(drive.conn, drive.lease.run, "approval_mode", mode)
 
 
 def _no_prompt_hint(row: RunRow) -> str:
@@ -504,7 +510,7 @@ async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfi
     snapshot: StateSnapshot | None = None
     try:
         if begun is not None or await has_due_task(drive):
-            forget_error(drive.conn, run)
+            clear_run_error(drive.conn, run)
             snapshot = await _advance_shielded(drive, drive.advance(begun, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed

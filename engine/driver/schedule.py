@@ -13,7 +13,7 @@ STATE_OPTIONS = ("mode", "protocol")
 """Options that a run's state keeps, not its row."""
 
 
-def keep(
+def store_schedule(
     store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
 ) -> Outcome:
     """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""

@@ -75,7 +75,7 @@ class _SignalHandler:
         """The run whose code may heed no stop; empty: none."""
         self.note_end: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
         """Notes in its row why the process ends."""
-        self._told = False
+        self._has_announced = False
         self._timers: list[threading.Timer] = []
         self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
         self._first_at: float | None = None
@@ -106,7 +106,7 @@ class _SignalHandler:
         A signal lets effects that are under way end, a time-out doesn't.
         """
         effects = running_effect_keys(run) if code == _CANCELLED else []
-        if effects or (self._answers() and not self._is_held()):
+        if effects or (self._are_loops_responsive() and not self._has_held_stop()):
             self._announce_effects(effects)
             self.exit_after(GRACE_S, code)
             return
@@ -123,15 +123,15 @@ class _SignalHandler:
         finally:
             os._exit(code)
 
-    def _answers(self) -> bool:
+    def _are_loops_responsive(self) -> bool:
         return bool(self._requests) and all(_is_loop_responsive(loop) for loop in {*self._requests.values()})
 
-    def _is_held(self) -> bool:
+    def _has_held_stop(self) -> bool:
         return any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
 
     def _announce_effects(self, effects: list[str]) -> None:
-        if effects and not self._told:
-            self._told = True
+        if effects and not self._has_announced:
+            self._has_announced = True
             names = ", ".join(map(repr, effects[:3])) + (" …" if effects[3:] else "")
             line = (
                 f"interlock: waiting for effect {names} to end; a second signal ends the process at once.\n"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from interlock.engine.options import Pending
 from interlock.engine.store import queries
 from interlock.engine.store.queries import Row, place_of
-from interlock.engine.store.runs import deepest
+from interlock.engine.store.runs import innermost_waiting_subtask
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, display_name, is_hidden_node
@@ -173,7 +173,7 @@ def waiting_requests(
     For a task that waits for a subtask, these are the subtask's requests. `limit`: of so many runs, but for the first
     `offset`.
     """
-    run = run and deepest(home, run)
+    run = run and innermost_waiting_subtask(home, run)
     found = [
         Request(name, of, asked_at, _fields(name, number or 0, json.loads(request)))
         for name, of, asked_at, request, number in queries.waiting(home, run, limit, offset)
@@ -205,7 +205,7 @@ def _became(row: Row) -> str:
 
 def idle(home: Path, run: str) -> str:
     """Why no request of a run waits, and what to do."""
-    row = find_run(home, deepest(home, run))
+    row = find_run(home, innermost_waiting_subtask(home, run))
     if row.status in ENDED:
         return f"Run {run!r} is {row.status}, so no request of it waits. See: interlock show {run}"
     if row.status == "running":

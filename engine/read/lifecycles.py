@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.read.calls import Call, calls, decisions_on, of_call
 from interlock.engine.store import queries
-from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, approval_mode_state, next_state
 from interlock.state.errors import UserError
 from interlock.state.plan import MOVES_MARK
@@ -144,7 +144,7 @@ def _asked_by(decision: Decision) -> str:
 
 def mode_life(home: Path, run: str) -> Life:
     """The way of a run's approval mode. Raises `UserError` for a run without one."""
-    points = root_checkpoints(home, run)
+    points = list_root_checkpoints(home, run)
     # What a prompt gives a run is in the checkpoint after the input's.
     begun = {point.step + 1 for point in points if point.source == "input"}
     given = [(p.step, approval_mode_state(p.values) or "default") for p in points if p.step in begun]

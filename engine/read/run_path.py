@@ -14,7 +14,7 @@ from langgraph.constants import END, START
 
 from interlock.engine.read import RunRow
 from interlock.engine.store import queries
-from interlock.engine.store.checkpoints import Due, due_within
+from interlock.engine.store.checkpoints import DueNode, list_due_nodes
 from interlock.engine.store.queries import Row
 from interlock.graphs.langgraph_internals import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
@@ -162,7 +162,7 @@ def path_of(
     status: str,
     waits: Iterable[Row] = (),
     asks: Iterable[str] = (),
-    due: Iterable[Due] = (),
+    due: Iterable[DueNode] = (),
 ) -> RunPath:
     """The path of a run with this status, marked where it works, waits or stopped; `due`: nodes that hadn't ended."""
     taken = _Taken()
@@ -171,7 +171,7 @@ def path_of(
 
 
 def _marked(
-    taken: "_Taken", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[Due]
+    taken: "_Taken", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[DueNode]
 ) -> RunPath:
     waits = waits if status == "waiting" else ()
     due = due if status in ("running", "interrupted") else ()
@@ -188,7 +188,7 @@ def read_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | No
     taken = _taken(home, run.run)
     with taken.reading:
         taken.add(queries.steps_since(home, run.run, taken.newest + 1, deep=True))
-        return _marked(taken, run.status, queries.waits(home, run.run), asks, due_within(home, run.run))
+        return _marked(taken, run.status, queries.waits(home, run.run), asks, list_due_nodes(home, run.run))
 
 
 @lru_cache(maxsize=_FOLLOWED)
@@ -229,7 +229,9 @@ def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -
     return marks
 
 
-def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[Due] = ()) -> RunPath:
+def run_path(
+    rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[DueNode] = ()
+) -> RunPath:
     """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
     rows of the tasks that wait. `due`: the nodes that it stopped in.
     """
@@ -280,7 +282,7 @@ class _Taken:
         if row["route"] == RAISED:
             step.raised[node] += 1
 
-    def path(self, ended: bool, waits: Iterable[Row], due: Iterable[Due]) -> RunPath:
+    def path(self, ended: bool, waits: Iterable[Row], due: Iterable[DueNode]) -> RunPath:
         """The path so far. What waits, is due or is open is no part of what was read, and changes only copies."""
         steps = {
             namespace: found
@@ -338,7 +340,7 @@ def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> froze
     return frozenset(here)
 
 
-def _add_due(steps: dict[str, dict[str, Step]], due: Iterable[Due]) -> frozenset[tuple[Place, str]]:
+def _add_due(steps: dict[str, dict[str, Step]], due: Iterable[DueNode]) -> frozenset[tuple[Place, str]]:
     """Add the nodes that the run stopped in, unless one raised and has its row; returns them and the graphs around."""
     here: set[tuple[Place, str]] = set()
     for one in due:

@@ -21,7 +21,7 @@ from interlock.state.errors import ConfigError, StoreError
 from interlock.state.text import replace_surrogates
 
 
-def adapter_of(path: Path) -> Adapter:
+def open_adapter(path: Path) -> Adapter:
     """Raises `StoreError` if the state directory is another user's, as under `sudo -u` with HOME kept."""
     try:
         (path.parent / ADDRESS).lstat()
@@ -32,24 +32,24 @@ def adapter_of(path: Path) -> Adapter:
         ) from error
     except OSError:
         return Sqlite(path)
-    scheme = address_of(path).partition(":")[0] or "postgresql"
+    scheme = read_store_address(path).partition(":")[0] or "postgresql"
     adapter: type[Adapter] = load_fleet_entry("interlock.stores", scheme, "Runs in PostgreSQL need")
     return adapter(path)
 
 
-def explained(path: Path) -> AbstractContextManager[None]:
+def explain_store_errors(path: Path) -> AbstractContextManager[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
-    return adapter_of(path).explained()
+    return open_adapter(path).explained()
 
 
-def changes(home: Path) -> Changes:
-    return adapter_of(home / "interlock.db").changes()
+def watch_changes(home: Path) -> Changes:
+    return open_adapter(home / "interlock.db").changes()
 
 
 @contextmanager
-def reading(home: Path) -> Generator[Connection | None]:
+def open_reader(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
-    database = adapter_of(home / "interlock.db")
+    database = open_adapter(home / "interlock.db")
     with database.explained():
         if (conn := database.connect_reader()) is None:
             yield None
@@ -61,17 +61,17 @@ def reading(home: Path) -> Generator[Connection | None]:
             yield None if current is None else conn
 
 
-def select(home: Path, sql: str, *values: object) -> list[Any]:
+def select_rows(home: Path, sql: str, *values: object) -> list[Any]:
     """The rows; empty if there is no store yet. Raises `StoreError` in one line.
 
     An id that was typed, or the name of a folder, may have bytes that aren't UTF-8: no row has them.
     """
     values = tuple(replace_surrogates(value) if isinstance(value, str) else value for value in values)
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
-def among(place: int = 1) -> str:
+def keys_in_parameter_sql(place: int = 1) -> str:
     """Return what `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535.
 
     `place`: the parameter's number.
@@ -79,7 +79,7 @@ def among(place: int = 1) -> str:
     return f"(select key from json_each(${place}))"
 
 
-def listed_as_keys(values: Iterable[str]) -> str:
+def encode_keys_parameter(values: Iterable[str]) -> str:
     """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
     return json.dumps(dict.fromkeys(map(replace_surrogates, values)))
 
@@ -90,7 +90,7 @@ class Store:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.path = home / "interlock.db"
-        self.database = adapter_of(self.path)
+        self.database = open_adapter(self.path)
         self.blobs = self.database.connection.blobs
         """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"
@@ -128,7 +128,7 @@ class Store:
         return self.database.connect("NORMAL", buffers=True)
 
 
-PARTS = (
+STATE_DIRECTORY_PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
@@ -152,50 +152,50 @@ ADDRESS = "store.url"
 """File of a state directory that names the server; readable by its owner only: the address may hold a password."""
 
 
-def is_server(url: str) -> bool:
+def is_server_address(url: str) -> bool:
     """Whether it names a database server, whatever is installed to reach it."""
     scheme, is_address, _ = url.partition("://")
     known = scheme in ("postgresql", "postgres") or find_entry_point("interlock.stores", scheme)
     return bool(is_address and known)
 
 
-def placed(home: Path, url: str) -> Path:
+def state_directory_for_store(home: Path, url: str) -> Path:
     """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
 
     Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
     """
     if not url:
         return home
-    if not is_server(url):
+    if not is_server_address(url):
         raise ConfigError(
-            f"INTERLOCK_STORE or --store names {without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
+            f"INTERLOCK_STORE or --store names {mask_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
             "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
         )
-    found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
-    if _read(found) != url:
+    found = home / "stores" / hashlib.sha256(mask_password(url).encode()).hexdigest()[:12]
+    if _read_address(found) != url:
         make_private_directory(found)
         replace_private_file(found / ADDRESS, url)
     return found
 
 
-def _read(home: Path) -> str:
+def _read_address(home: Path) -> str:
     try:
         return (home / ADDRESS).read_text(encoding="utf-8")
     except OSError:
         return ""
 
 
-def address_of(path: Path) -> str:
+def read_store_address(path: Path) -> str:
     """The address of the server that holds this store; empty: it is the file itself."""
-    return _read(path.parent)
+    return _read_address(path.parent)
 
 
-def shown(path: Path) -> str:
+def display_store_address(path: Path) -> str:
     """How people know the store."""
-    return without_password(address_of(path)) or str(path)
+    return mask_password(read_store_address(path)) or str(path)
 
 
-def without_password(url: str) -> str:
+def mask_password(url: str) -> str:
     """An address as it may be shown."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
 
@@ -210,4 +210,4 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
     else:
         base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
         found = Path(base).expanduser().absolute() / "interlock"
-    return placed(found, env.get("INTERLOCK_STORE", ""))
+    return state_directory_for_store(found, env.get("INTERLOCK_STORE", ""))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, address_of, select
+from interlock.engine.store import Store, read_store_address, select_rows
 from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token", "prompt"]
@@ -27,11 +27,11 @@ class Served(NamedTuple):
 
 def _place(home: Path) -> Path:
     """The state directory whose file has the rows."""
-    return home / "served" if address_of(home / "interlock.db") else home
+    return home / "served" if read_store_address(home / "interlock.db") else home
 
 
 def served(home: Path, kind: Kind, id: str) -> Served | None:
-    rows = select(_place(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id)
+    rows = select_rows(_place(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id)
     return _of(rows[0]) if rows else None
 
 
@@ -39,7 +39,7 @@ def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
     """The newest first; `thread`: only its own."""
     where, values = (" and thread = $2", [thread]) if thread else ("", [])
     sql = f"select {_COLUMNS} from served where kind = $1{where} order by at desc, id desc"
-    return [_of(row) for row in select(_place(home), sql, kind, *values)]
+    return [_of(row) for row in select_rows(_place(home), sql, kind, *values)]
 
 
 def is_beside(home: Path) -> bool:
@@ -76,7 +76,7 @@ def unserve(home: Path, kind: Kind, id: str) -> bool:
 
 def forget(home: Path, run: str) -> None:
     """Remove what is about a run; where the runs are, too, they go with its other rows."""
-    if (place := _place(home)) != home and select(place, "select 1 from served where run = $1", run):
+    if (place := _place(home)) != home and select_rows(place, "select 1 from served where run = $1", run):
         with Store(place).writing("FULL") as conn:
             conn.delete("served", {"run": run})
 

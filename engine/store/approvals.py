@@ -9,16 +9,16 @@ from typing import Any
 
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.leases import ask_to_stop
+from interlock.engine.store.leases import request_stop
 from interlock.engine.store.queries import place_of
 from interlock.engine.store.runs import (
     RELATED,
     first_task,
-    keep_option,
-    note_error,
+    keep_sealed,
     read_options,
-    resealed,
-    with_subtasks,
+    run_and_subtasks,
+    set_run_error,
+    set_run_option,
 )
 from interlock.engine.store.tables import Condition
 from interlock.services.policy.rule import USER
@@ -55,7 +55,9 @@ class SqlApprovals:
     def _ends_run(self, key: str, answer: Answer) -> bool:
         """Whether somebody ended the run in place of an answer."""
         return (
-            answer.choice == "cancel" and (request := self.get(key)) is not None and ends_run(request.choices)
+            answer.choice == "cancel"
+            and (request := self.get(key)) is not None
+            and does_cancel_end_run(request.choices)
         )
 
     def _value(self, column: str, key: str) -> str | None:
@@ -148,18 +150,20 @@ class SqlApprovals:
         assert self.store is not None
         with self.store.writing() as conn:
             for (run,) in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
-                with resealed(conn, run):
+                with keep_sealed(conn, run):
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
-                    if files := _confirmed(rights.get("files", []), saved, self.redact):
-                        keep_option(conn, run, "rights", {**rights, "files": files})
+                    if files := _with_saved_rules(rights.get("files", []), saved, self.redact):
+                        set_run_option(conn, run, "rights", {**rights, "files": files})
 
 
-def ends_run(choices: Collection[str]) -> bool:
+def does_cancel_end_run(choices: Collection[str]) -> bool:
     """Whether *cancel* at a request with these choices ends the run itself: nothing in it would take the choice."""
     return "cancel" not in choices
 
 
-def answered_requests(conn: Connection, run: str, tool: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def list_answered_requests_of_tool(
+    conn: Connection, run: str, tool: str
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the answered requests of a run about this tool, each with its answer, oldest first."""
     sql = "select request, answer from approvals where run = $1 and answer is not null order by seq"
     found = [
@@ -181,7 +185,7 @@ with recursive line (run, parent) as (
 """
 
 
-def _confirmed(
+def _with_saved_rules(
     files: Sequence[tuple[str, int, str | None, str]], saved: SavedRules, redact: Redactor
 ) -> list[tuple[str, int, str | None, str]]:
     """The run's rule files with the saved change; empty if the file had other changes too."""
@@ -192,22 +196,22 @@ def _confirmed(
     return [*(now if f is there else f for f in files), *([] if there else [now])]
 
 
-def decide(conn: Connection, run: str, approval: str, answer: Answer) -> None:
+def record_decision(conn: Connection, run: str, approval: str, answer: Answer) -> None:
     """Persist a person's answer, power-safe, before the run resumes. An answered request can't be answered again."""
     with conn.transaction():
         row = {"answer": answer.model_dump_json(), "answered_at": answer.at, "answered_by": answer.by}
         written = conn.update("approvals", row, {"run": run, "id": approval, "answer": None})
         if written.rowcount != 1:
-            raise not_waiting(conn, run, approval)
+            raise request_not_waiting_error(conn, run, approval)
 
 
-def supersede(conn: Connection, run: str) -> None:
+def withdraw_open_requests(conn: Connection, run: str) -> None:
     """Withdraw the run's open requests: nothing asks for them any more."""
     with conn.transaction():
         conn.update("approvals", {"superseded": 1}, {"run": run, "answer": None})
 
 
-def not_waiting(conn: Connection, run: str, approval: str) -> UserError:
+def request_not_waiting_error(conn: Connection, run: str, approval: str) -> UserError:
     """Why a request can't be answered: it doesn't exist, or was answered already."""
     row = conn.execute(
         "select answer from approvals where run = $1 and id = $2", (run, approval), tables=("approvals",)
@@ -240,7 +244,7 @@ def number_requests(conn: Connection, run: str) -> None:
             conn.update("approvals", {"number": number}, {"id": name})
 
 
-def ready_answers(conn: Connection, run: str) -> dict[str, str]:
+def list_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = $1 and interrupt is not null and answer is not null",
@@ -252,26 +256,26 @@ def ready_answers(conn: Connection, run: str) -> dict[str, str]:
 
 def cancel_run(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
-    for one in with_subtasks(conn, first_task(conn, run)):
-        ask_to_stop(conn, one, "cancel")
+    for one in run_and_subtasks(conn, first_task(conn, run)):
+        request_stop(conn, one, "cancel")
         conn.update("approvals", {"superseded": 1}, {"run": one, "answer": None})
         conn.update(
             "approvals", {"interrupt": None}, {"run": one, "answer": Condition("like", '%"choice":"cancel"%')}
         )
-        _note_cancelled(conn, one)
+        _mark_run_cancelled(conn, one)
 
 
-def put_in_queue(conn: Connection, run: str) -> None:
+def enqueue_decided_run(conn: Connection, run: str) -> None:
     """Inside a transaction: let a worker drive a run that has a queue, now that somebody decided."""
     (queue,) = conn.execute("select queue from runs where run = $1", (run,), tables=("runs",)).fetchone()
     if queue:
         from interlock.engine.store.queue import put_job  # its packages come with an extra
 
-        note_error(conn, run, None)
+        set_run_error(conn, run, None)
         put_job(conn, run, queue)
 
 
-def _note_cancelled(conn: Connection, run: str) -> None:
+def _mark_run_cancelled(conn: Connection, run: str) -> None:
     """By whoever answered one of its requests so."""
     query = (
         'select answered_by from approvals where run = $1 and answer like \'%"choice":"cancel"%\' '
@@ -288,7 +292,7 @@ def _note_cancelled(conn: Connection, run: str) -> None:
         take_back(conn, run)
 
 
-def this_user() -> str:
+def current_account_name() -> str:
     """The account that this process was started by, whatever the environment says: limits go by it."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -296,7 +300,7 @@ def this_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def stored_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
+def list_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
     """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
     return conn.execute(
         "select key, interrupt, answer from approvals where run = $1", (run,), tables=("approvals",)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from interlock.engine.store.connection import Connection, JsonForm, Rows, sha
+from interlock.engine.store.connection import Connection, JsonForm, Rows, sha256_hex
 from interlock.engine.store.tables import TABLE, Plus, Row, Write, conditions, given, shape
 from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
@@ -40,16 +40,16 @@ class Audited(NamedTuple):
     """What is recorded of a row; long or private values as hashes."""
 
 
-def _hash(value: Any) -> str | None:
+def _hash_value(value: Any) -> str | None:
     if value is None:
         return None
-    return sha(value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass"))
+    return sha256_hex(value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass"))
 
 
-def _part(text: Any, *names: str) -> str | None:
+def _json_value_at(text: Any, *names: str) -> str | None:
     """A value inside JSON; null where there is none, and in a damaged row."""
     with suppress(ValueError, TypeError, KeyError):
-        value = _parsed(text)
+        value = _parse_json(text)
         for name in names:
             value = value[name]
         return value if value is None or isinstance(value, str) else json.dumps(value)
@@ -57,11 +57,11 @@ def _part(text: Any, *names: str) -> str | None:
 
 
 @lru_cache(maxsize=1)  # several parts of one text are asked for in turn
-def _parsed(text: Any) -> Any:
+def _parse_json(text: Any) -> Any:
     return json.loads(text)
 
 
-def _state_of(row: Row) -> str:
+def _call_kind(row: Row) -> str:
     return "effect" if row["state"] == "done" else str(row["state"])
 
 
@@ -75,9 +75,9 @@ def _run_body(row: Row, form: JsonForm) -> Mapping[str, object]:
         "parent": row["parent"],
         "workspace": row["workspace"],
         "subtask": row["subtask_of"],
-        "input": _hash(row["input"]),
+        "input": _hash_value(row["input"]),
         "created": form.hash_numbers(row, "created"),
-        "rights": _hash(_part(row["options"], "rights")),
+        "rights": _hash_value(_json_value_at(row["options"], "rights")),
     }
 
 
@@ -86,9 +86,9 @@ def _call_body(row: Row, form: JsonForm) -> Mapping[str, object]:
         "tool": row["tool"],
         "state": row["state"],
         "arguments": row["args_hash"],
-        "changed": _hash(row["args"]),
-        "planned": _hash(row["planned"]),
-        "result": _hash(row["result"]),
+        "changed": _hash_value(row["args"]),
+        "planned": _hash_value(row["planned"]),
+        "result": _hash_value(row["result"]),
         "file": row["result_file"],
         "record": row["record"],
         "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
@@ -101,7 +101,7 @@ def _effect_body(row: Row, form: JsonForm) -> Mapping[str, object]:
         "state": row["state"],
         "attempt": row["attempt"],
         "type": row["type"],
-        "result": _hash(row["value"]),
+        "result": _hash_value(row["value"]),
         "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
     }
 
@@ -113,11 +113,11 @@ def _hook_body(row: Row, form: JsonForm) -> Mapping[str, object]:
         "source": row["source"],
         "state": row["state"],
         "attempt": row["attempt"],
-        "command": _hash(row["command"]),
-        "result": _hash(row["reply"]),
+        "command": _hash_value(row["command"]),
+        "result": _hash_value(row["reply"]),
         "file": row["reply_file"],
         "place": row["place"],
-        "subject": _hash(row["subject"]),
+        "subject": _hash_value(row["subject"]),
         "idempotent": row["idempotent"],
         "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
     }
@@ -130,8 +130,8 @@ def _decision_kind(_row: Row) -> str:
 def _decision_body(row: Row, form: JsonForm) -> Mapping[str, object]:
     said = {"by": "by", "who": "who", "choice": "decision", "rule": "rule", "mode": "mode"}
     return {
-        **{name: _part(row["body"], there) for name, there in said.items()},
-        "whole": _hash(row["body"]),
+        **{name: _json_value_at(row["body"], there) for name, there in said.items()},
+        "whole": _hash_value(row["body"]),
         "times": form.hash_numbers(row, "attempt", "at"),
     }
 
@@ -142,13 +142,13 @@ def _request_kind(row: Row) -> str:
 
 def _request_body(row: Row, form: JsonForm) -> Mapping[str, object]:
     return {
-        "tool": _part(row["request"], "call", "name"),
-        "shown": _hash(row["request"]),
+        "tool": _json_value_at(row["request"], "call", "name"),
+        "shown": _hash_value(row["request"]),
         "who": row["answered_by"],
-        "door": _part(row["answer"], "door"),
-        "choice": _part(row["answer"], "choice"),
-        "whole": _hash(row["answer"]),
-        "rule": _hash(row["rule"]),
+        "door": _json_value_at(row["answer"], "door"),
+        "choice": _json_value_at(row["answer"], "choice"),
+        "whole": _hash_value(row["answer"]),
+        "rule": _hash_value(row["rule"]),
         "withdrawn": row["superseded"],
         "call": row["key"],
         "order": row["seq"],
@@ -165,16 +165,16 @@ AUDITED = {
     ),
     "journal": Audited(
         ("tool", "state", "args_hash", "args", "planned", "result", "result_file", "record", *_TIMES),
-        _state_of,
+        _call_kind,
         _call_body,
     ),
-    "effects": Audited(("place", "state", "attempt", "type", "value", *_TIMES), _state_of, _effect_body),
+    "effects": Audited(("place", "state", "attempt", "type", "value", *_TIMES), _call_kind, _effect_body),
     "hook_calls": Audited(
         (
             *("name", "source", "state", "attempt", "command", "reply", "reply_file", "place", "subject"),
             *("idempotent", *_TIMES),
         ),
-        _state_of,
+        _call_kind,
         _hook_body,
     ),
     "decisions": Audited(("body", "attempt", "at"), _decision_kind, _decision_body),
@@ -194,17 +194,17 @@ UNSET: Mapping[str, Row] = {
 """Table → what a new row has in columns that aren't given."""
 
 
-def columns_of(table: str) -> tuple[str, ...]:
+def audited_columns(table: str) -> tuple[str, ...]:
     """The columns that a record about a row is made of, its key and its owner among them."""
     return tuple(dict.fromkeys((*TABLE[table].key, TABLE[table].owner, *AUDITED[table].columns)))
 
 
-def key_text(table: str, row: Row, form: JsonForm) -> str:
+def audit_key(table: str, row: Row, form: JsonForm) -> str:
     """Return the key of a row, as records have it."""
     return form.text([row[name] for name in TABLE[table].key])
 
 
-def body_text(table: str, row: Row, form: JsonForm) -> str:
+def audit_body(table: str, row: Row, form: JsonForm) -> str:
     """Return what is recorded of a row."""
     return form.text(AUDITED[table].body(row, form))
 
@@ -228,17 +228,17 @@ class Key(NamedTuple):
     """What records are made with; derived from the file."""
 
 
-def key_of(folder: Path) -> Key:
+def load_audit_key(folder: Path) -> Key:
     """The key of a store; made if it has none. Raises `StoreError` in one line."""
     chosen = os.environ.get(VARIABLE)
-    return _read(Path(chosen).expanduser() if chosen else folder / "key", bool(chosen))
+    return _read_key_file(Path(chosen).expanduser() if chosen else folder / "key", bool(chosen))
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, chosen: bool) -> Key:
+def _read_key_file(path: Path, chosen: bool) -> Key:
     try:
         if not chosen and not path.exists():
-            _make(path)
+            _create_key_file(path)
         data = path.read_bytes()
     except OSError as error:
         raise StoreError(
@@ -249,7 +249,7 @@ def _read(path: Path, chosen: bool) -> Key:
     return Key(path, hashlib.sha256(mac).hexdigest()[:8], mac)
 
 
-def _make(path: Path) -> None:
+def _create_key_file(path: Path) -> None:
     make_private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
     replace_private_file(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
@@ -266,7 +266,7 @@ _NEWEST = (
 )
 
 
-class Note(NamedTuple):
+class AuditNote(NamedTuple):
     table: str
     kind: str
     run: str
@@ -274,36 +274,36 @@ class Note(NamedTuple):
     body: str | None
 
     @classmethod
-    def of(cls, table: str, kind: str, row: Row, form: JsonForm, body: str | None) -> "Note":
-        return cls(table, kind, str(row[TABLE[table].owner]), key_text(table, row, form), body)
+    def of(cls, table: str, kind: str, row: Row, form: JsonForm, body: str | None) -> "AuditNote":
+        return cls(table, kind, str(row[TABLE[table].owner]), audit_key(table, row, form), body)
 
 
-def mac_of(key: Key, digest: str) -> str:
-    made = _keyed(key).copy()
+def keyed_mac(key: Key, digest: str) -> str:
+    made = _hmac_of_key(key).copy()
     made.update(digest.encode())
     return f"{key.id}:{made.hexdigest()}"
 
 
 @lru_cache(maxsize=8)
-def _keyed(key: Key) -> hmac.HMAC:
+def _hmac_of_key(key: Key) -> hmac.HMAC:
     """To be copied: making one takes five times as long."""
     return hmac.new(key.mac, digestmod="sha256")
 
 
-def folder_of(store: Path) -> Path:
+def audit_directory(store: Path) -> Path:
     """Beside the store: the key, and the newest record's hash."""
     return store.parent / "audit"
 
 
-def kept_head(folder: Path, key: Key) -> tuple[int, str] | None:
+def read_saved_head(folder: Path, key: Key) -> tuple[int, str] | None:
     """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
     try:
-        return _noted_head(_content(f"{folder}/head"), key)
+        return _parse_saved_head(_read_small_file(f"{folder}/head"), key)
     except (OSError, UnicodeError):
         return None
 
 
-def _content(name: str) -> bytes:
+def _read_small_file(name: str) -> bytes:
     """Each transaction that is audited pays for it, and `Path.read_bytes` costs three times as much."""
     file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -313,9 +313,9 @@ def _content(name: str) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def _noted_head(data: bytes, key: Key) -> tuple[int, str] | None:
+def _parse_saved_head(data: bytes, key: Key) -> tuple[int, str] | None:
     newest = data.decode("ascii").split()
-    whole = len(newest) == 3 and newest[0].isdigit() and mac_of(key, newest[1]) == newest[2]
+    whole = len(newest) == 3 and newest[0].isdigit() and keyed_mac(key, newest[1]) == newest[2]
     return (int(newest[0]), newest[1]) if whole else None
 
 
@@ -337,18 +337,18 @@ class Audit:
 
     @cached_property
     def _folder(self) -> Path:
-        return folder_of(self.path)
+        return audit_directory(self.path)
 
     @cached_property
     def _key(self) -> Key:
-        return key_of(self._folder)
+        return load_audit_key(self._folder)
 
     def watch(self, write: Write) -> None:
         """Inside the transaction, right before a write: keep what the audited rows are that it changes."""
         table, before = write.tables[0], None
         if write.where:
             where = conditions(shape(write.where))
-            sql = f"select {', '.join(columns_of(table))} from {table} where {where}{self.conn.change_lock}"
+            sql = f"select {', '.join(audited_columns(table))} from {table} where {where}{self.conn.change_lock}"
             before = self.conn.ask(sql, given(write.where))
         self._changes.append((write, before))
 
@@ -357,30 +357,30 @@ class Audit:
         notes = [note for write, before in self._changes for note in self._notes_of(write, before)]
         self._changes.clear()
         if notes:
-            self.write(_sorted_out(notes))
+            self.write(_summarize_run_notes(notes))
 
-    def _notes_of(self, write: Write, before: Rows | None) -> Iterator[Note]:
+    def _notes_of(self, write: Write, before: Rows | None) -> Iterator[AuditNote]:
         table, form = write.tables[0], self.conn.json_form
-        columns = columns_of(table)
+        columns = audited_columns(table)
         rows: list[Row] = (
             [dict(zip(columns, row, strict=True)) for row in before.fetchall()] if before else []
         )
         if write.kind == "insert" and not rows:
             row = {**UNSET[table], **self._as_stored(write)}
             kind = "begun" if table == "runs" else AUDITED[table].kind(row)
-            yield Note.of(table, kind, row, form, body_text(table, row, form))
+            yield AuditNote.of(table, kind, row, form, audit_body(table, row, form))
         for old in rows if write.again != "keep" else ():
             if write.kind == "delete":
-                yield Note.of(table, REMOVED, old, form, None)
+                yield AuditNote.of(table, REMOVED, old, form, None)
                 continue
             new = {**old, **self._as_stored(write, old)}
-            body, was = body_text(table, new, form), body_text(table, old, form)
+            body, was = audit_body(table, new, form), audit_body(table, old, form)
             if body != was:
                 # So nobody hides a change of a row behind a later change that Interlock makes.
                 body = form.text(
-                    {**AUDITED[table].body(new, form), "was": sha(was.encode(errors="surrogatepass"))}
+                    {**AUDITED[table].body(new, form), "was": sha256_hex(was.encode(errors="surrogatepass"))}
                 )
-                yield Note.of(table, AUDITED[table].kind(new), new, form, body)
+                yield AuditNote.of(table, AUDITED[table].kind(new), new, form, body)
 
     def _as_stored(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
         """The written values as the database has them then."""
@@ -389,9 +389,9 @@ class Audit:
             for name, value in write.row.items()
         }
 
-    def write(self, notes: Iterable[Note]) -> None:
+    def write(self, notes: Iterable[AuditNote]) -> None:
         key, now = self._key, unix_time()
-        kept = kept_head(self._folder, key)
+        kept = read_saved_head(self._folder, key)
         self.conn.lock_audit()
         newest = self.conn.stored(_NEWEST, (kept[0] if kept else 0,)).fetchone()
         seq, before, there = newest or (0, "", None)
@@ -400,8 +400,10 @@ class Audit:
         for note in (*cut_off, *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
-            before = hash_of(before, columns)
-            rows.append((*columns[:5], *packed(note.key, note.body), before, mac_of(key, before)))
+            before = chain_hash(before, columns)
+            rows.append(
+                (*columns[:5], *pack_audit_record(note.key, note.body), before, keyed_mac(key, before))
+            )
         self.conn.stored_many("insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
         told = kept[1] if cut_off and kept else self._told
         self._uncommitted = (seq, before), told
@@ -411,13 +413,13 @@ class Audit:
         self._changes.clear()
         self._uncommitted = None
 
-    def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[Note]:
+    def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[AuditNote]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten.
 
         `there`: the hash in the chain where the head has its own.
         """
         if kept and kept[1] not in (there, self._told):
-            yield Note("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
+            yield AuditNote("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 
     def committed(self, *, synced: bool) -> None:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
@@ -425,7 +427,7 @@ class Audit:
             (self._newest, self._told), self._unwritten, self._uncommitted = self._uncommitted, True, None
         if self._unwritten and synced:
             seq, digest = self._newest
-            line = f"{seq:020d} {digest} {mac_of(self._key, digest)}\n"
+            line = f"{seq:020d} {digest} {keyed_mac(self._key, digest)}\n"
             with suppress(OSError):  # a full disk: the next one says it
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 file = os.open(self._folder / "head", flags, 0o600)
@@ -438,7 +440,7 @@ class Audit:
             self._unwritten = False
 
 
-def _sorted_out(notes: list[Note]) -> Iterable[Note]:
+def _summarize_run_notes(notes: list[AuditNote]) -> Iterable[AuditNote]:
     """A run's removal stands for that of its rows; rows that come with their run are a fork's."""
     gone = {n.run for n in notes if n.table == "runs" and n.kind == REMOVED}
     made = {n.run for n in notes if n.table == "runs" and n.kind == "begun"}
@@ -449,25 +451,27 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
             yield note._replace(kind=INHERITED)
 
 
-def begin(conn: Connection, path: Path) -> Audit:
+def start_audit_chain(conn: Connection, path: Path) -> Audit:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
-    make_private_directory(folder_of(path))  # for the head, wherever the key is
+    make_private_directory(audit_directory(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.stored("select 1 from audit").fetchone() is None:
         found = [
-            Note.of(
-                table, "taken over unverified", row, conn.json_form, body_text(table, row, conn.json_form)
+            AuditNote.of(
+                table, "taken over unverified", row, conn.json_form, audit_body(table, row, conn.json_form)
             )
             for table in AUDITED
             for row in audited_rows(conn, table)
         ]
-        made.write([Note("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found])
+        made.write(
+            [AuditNote("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found]
+        )
     return made
 
 
 def audited_rows(conn: Connection, table: str) -> Iterator[Row]:
     """Every row of a table, with the columns that records are made of."""
-    columns = columns_of(table)
+    columns = audited_columns(table)
     for row in conn.stored(f"select {', '.join(columns)} from {table}"):
         yield dict(zip(columns, row, strict=True))
 
@@ -487,11 +491,11 @@ class Record(NamedTuple):
     def of(cls, row: Sequence[Any]) -> "Record":
         """As the table has it."""
         seq, at, kind, run, table, key, body, digest, mac = row
-        return cls(seq, at, kind, run, table, *_unpacked(key, body), digest, mac)
+        return cls(seq, at, kind, run, table, *_unpack_audit_record(key, body), digest, mac)
 
     def expected(self, before: str) -> str:
         """The hash that it has after a record with the hash `before`."""
-        return hash_of(before, self[:7])
+        return chain_hash(before, self[:7])
 
 
 _PACKED = "~"
@@ -504,7 +508,7 @@ _NAMES = (
 """Deflate dictionary. Stored records depend on it."""
 
 
-def packed(key: str, body: str | None) -> tuple[str, str | None]:
+def pack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
     """Key and body as the table has them: both in the body, shorter. A text, as people's programs expect one."""
     if body is None:
         return key, body
@@ -513,7 +517,7 @@ def packed(key: str, body: str | None) -> tuple[str, str | None]:
     return "", _PACKED + binascii.b2a_base64(data, newline=False).decode()
 
 
-def _unpacked(key: str, body: str | None) -> tuple[str, str | None]:
+def _unpack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
     """Undo `packed`; what it didn't make stays as it is."""
     if key or not body or body[0] != _PACKED:
         return key, body
@@ -526,5 +530,5 @@ def _unpacked(key: str, body: str | None) -> tuple[str, str | None]:
     return (found, text) if inflate.eof and not inflate.unused_data else (key, body)
 
 
-def hash_of(before: str, columns: Iterable[object]) -> str:
+def chain_hash(before: str, columns: Iterable[object]) -> str:
     return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()

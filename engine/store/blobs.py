@@ -10,7 +10,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from interlock.engine.store import Store, among, explained, listed_as_keys, reading
+from interlock.engine.store import (
+    Store,
+    encode_keys_parameter,
+    explain_store_errors,
+    keys_in_parameter_sql,
+    open_reader,
+)
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import Condition
 from interlock.services.files.blobs import Blobs
@@ -32,18 +38,18 @@ class RowBlobs(Blobs):
     conn: Connection
 
     def store(self, name: str, body: bytes) -> None:
-        put_blob(self.conn, f"outputs/{name}", body)
+        store_blob(self.conn, f"outputs/{name}", body)
 
     def load(self, name: str) -> bytes | None:
-        return blob(self.conn, f"outputs/{name}")
+        return load_blob(self.conn, f"outputs/{name}")
 
 
-def blobs_of(conn: Connection, outputs: Path) -> Blobs:
+def open_blob_storage(conn: Connection, outputs: Path) -> Blobs:
     """Where a store's long bodies are. `outputs`: its folder for them."""
     return RowBlobs(outputs, conn) if conn.blobs else Blobs(outputs)
 
 
-def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
+def store_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
     """With the connection's next commit. A plan, or a clone's commits, replace those before; others with the name have
     the same bytes.
     """
@@ -57,61 +63,61 @@ def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "
         part, piece = part + 1, file.read(_PIECE)
 
 
-def blob(conn: Connection, name: str) -> bytes | None:
+def load_blob(conn: Connection, name: str) -> bytes | None:
     rows = conn.execute(
         "select body from blobs where name = $1 order by part", (name,), tables=("blobs",)
     ).fetchall()
     return b"".join(bytes(body) for (body,) in rows) if rows else None
 
 
-def patch_of(home: Path, run: str) -> bytes | None:
+def load_patch(home: Path, run: str) -> bytes | None:
     """The patch that a run on a git repository left; None: it left none."""
-    with reading(home) as conn:
-        return blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
+    with open_reader(home) as conn:
+        return load_blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
 
 
-def forget_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
+def delete_unused_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
     """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
     for name in names:
         conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", since)})
 
 
-def forget_owned(conn: Connection, kind: str, owner: str) -> None:
+def delete_blobs_of_owner(conn: Connection, kind: str, owner: str) -> None:
     conn.delete("blobs", {"owner": owner, "name": Condition("like", f"{kind}/%")})
 
 
-def keep_output(store: Store, path: Path) -> None:
+def store_output_file(store: Store, path: Path) -> None:
     """Store a file that a tool wrote to `outputs/`, durable on return."""
     with (
-        explained(store.path),
+        explain_store_errors(store.path),
         path.open("rb") as file,
         closing(store.connect_driver()) as conn,
         conn.transaction(synced=True),
     ):
-        put_blob(conn, f"outputs/{path.name}", file)
+        store_blob(conn, f"outputs/{path.name}", file)
 
 
-def bring_output(store: Store, name: str) -> None:
+def fetch_output_file(store: Store, name: str) -> None:
     """Write the file of `outputs/` with this name that another host stored, if there is one."""
     path_below(store.outputs, name)
-    with explained(store.path), closing(store.connect()) as conn:
-        body = blob(conn, f"outputs/{name}")
+    with explain_store_errors(store.path), closing(store.connect()) as conn:
+        body = load_blob(conn, f"outputs/{name}")
     if body is not None:
         store_content(store.outputs, name, body)
 
 
-def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
+def store_changed_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
     """Store the plans that changed, with the connection's next commit. `kept`: when those that are stored changed."""
     for path in plans.rglob("*.md"):
         with suppress(FileNotFoundError):
             if kept.get(path) != (changed := path.stat().st_mtime_ns):
                 name, body = str(path.relative_to(plans)), path.read_bytes()
-                put_blob(conn, f"plans/{run}/{name}", body, owner=run)
-                _note_common(plans, name, body)
+                store_blob(conn, f"plans/{run}/{name}", body, owner=run)
+                _record_common_hash(plans, name, body)
                 kept[path] = changed
 
 
-def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
+def read_plans(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
     """The name below `plans/RUN`, and the bytes, of each plan."""
     if not conn.blobs:
         folder = path_below(home / "plans", run)
@@ -123,40 +129,43 @@ def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, byte
         (run, f"{prefix}%"),
         tables=("blobs",),
     ).fetchall():
-        yield name.removeprefix(prefix), blob(conn, name) or b""
+        yield name.removeprefix(prefix), load_blob(conn, name) or b""
 
 
-def bring_plans(conn: Connection, home: Path, run: str) -> None:
+def fetch_plans(conn: Connection, home: Path, run: str) -> None:
     """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
     plans = path_below(home / "plans", run)
-    for name, body in plans_of(conn, home, run):
+    for name, body in read_plans(conn, home, run):
         file, digest = path_below(plans, name), sha256(body).hexdigest()
-        if file.exists() and _in_common(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest():
+        if (
+            file.exists()
+            and _read_common_hashes(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest()
+        ):
             continue
-        put_plan(None, home, run, name, body)
-        _note_common(plans, name, body)
+        store_plan(None, home, run, name, body)
+        _record_common_hash(plans, name, body)
 
 
 _IN_COMMON = ".in-store"
 """In the folder of a run's plans: the hash of each when this host and the store last had the same."""
 
 
-def _in_common(plans: Path) -> dict[str, str]:
+def _read_common_hashes(plans: Path) -> dict[str, str]:
     try:
         return json.loads((plans / _IN_COMMON).read_bytes())
     except FileNotFoundError:
         return {}
 
 
-def _note_common(plans: Path, name: str, body: bytes) -> None:
-    if (known := _in_common(plans)).get(name) != (digest := sha256(body).hexdigest()):
+def _record_common_hash(plans: Path, name: str, body: bytes) -> None:
+    if (known := _read_common_hashes(plans)).get(name) != (digest := sha256(body).hexdigest()):
         replace_file(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
 
 
-def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:
+def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:
     """Store a plan; with a connection, in its store."""
     if conn is not None and conn.blobs:
-        put_blob(conn, f"plans/{run}/{name}", body, owner=run)
+        store_blob(conn, f"plans/{run}/{name}", body, owner=run)
         return
     file = path_below(home / "plans" / run, name)
     make_private_directory(file.parent)
@@ -166,8 +175,8 @@ def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: byt
 def copy_plans(home: Path, run: str, fork: str) -> None:
     """Give a fork the plans of its parent."""
     with Store(home).writing() as conn:
-        for name, body in [*plans_of(conn, home, run)]:
-            put_plan(conn, home, fork, name, body)
+        for name, body in [*read_plans(conn, home, run)]:
+            store_plan(conn, home, fork, name, body)
 
 
 _AT_ONCE = 500
@@ -180,32 +189,35 @@ with recursive needed (name, base) as (
 """
 
 
-def keep_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
+def store_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
-    if conn.blobs and not newest_stored(conn, [commit]):
-        base = newest_stored(conn, repository.ancestors(commit))
-        put_commit(conn, repository, commit, base, repository.pack_snapshot(commit, base))
+    if conn.blobs and not first_stored_commit(conn, [commit]):
+        base = first_stored_commit(conn, repository.ancestors(commit))
+        store_snapshot_pack(conn, repository, commit, base, repository.pack_snapshot(commit, base))
 
 
-def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
+def first_stored_commit(conn: Connection, commits: Sequence[str]) -> str:
     """The first of these commits that is in the store; empty: none is."""
     for start in range(0, len(commits), _AT_ONCE):
         names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
-        sql = f"select name from blobs where part = 0 and name in {among()}"
+        sql = f"select name from blobs where part = 0 and name in {keys_in_parameter_sql()}"
         known = {
-            name for (name,) in conn.execute(sql, (listed_as_keys(names),), tables=("blobs",)).fetchall()
+            name
+            for (name,) in conn.execute(sql, (encode_keys_parameter(names),), tables=("blobs",)).fetchall()
         }
         if found := next((name for name in names if name in known), ""):
             return found.removeprefix("snapshots/")
     return ""
 
 
-def put_commit(conn: Connection, repository: "ShadowRepository", commit: str, base: str, pack: bytes) -> None:
+def store_snapshot_pack(
+    conn: Connection, repository: "ShadowRepository", commit: str, base: str, pack: bytes
+) -> None:
     """`pack`: of what is new since the commit `base`."""
-    put_blob(conn, f"snapshots/{commit}", pack, repository.name, base)
+    store_blob(conn, f"snapshots/{commit}", pack, repository.name, base)
 
 
-def bring_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
+def fetch_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
     if not conn.blobs or not repository.find_missing([commit]):
         return
@@ -213,18 +225,18 @@ def bring_commit(conn: Connection, repository: "ShadowRepository", commit: str) 
         name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",), tables=("blobs",)).fetchall()
     ]
     wanted = repository.find_missing([name.removeprefix("snapshots/") for name in names])
-    repository.add_packs([blob(conn, f"snapshots/{name}") or b"" for name in wanted])
+    repository.add_packs([load_blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 
-def brought(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowRepository":
+def repository_with_snapshots(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowRepository":
     """A repository of `snapshots/`, with these snapshots."""
     from interlock.services.snapshots.snapshots import ShadowRepository
 
     repository = ShadowRepository(folder)
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is not None:
             for commit in commits:
-                bring_commit(conn, repository, commit)
+                fetch_snapshot(conn, repository, commit)
     return repository
 
 
@@ -234,7 +246,7 @@ _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 """Checked because a damaged row may name anything."""
 
 
-def note_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
+def record_named_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
     """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
     for name in _names_in(body, file):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
@@ -245,38 +257,38 @@ def _names_in(body: bytes, file: str | None) -> set[str]:
     return found | {file} if file is not None and _RECORD.fullmatch(file) else found
 
 
-def files_of(conn: Connection, outputs: Path, run: str) -> set[str]:
+def list_named_files(conn: Connection, outputs: Path, run: str) -> set[str]:
     """Names in `outputs/` held by the records of a run."""
-    if not _is_complete(conn):  # a store of an earlier version
+    if not _is_file_list_complete(conn):  # a store of an earlier version
         return _files_in_rows(conn, outputs, run)
     return {
         name for (name,) in conn.execute("select name from named_files where run = $1", (run,)).fetchall()
     }
 
 
-def named_by_others(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
+def files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
-    if names and not _is_complete(conn):
-        _complete(conn, outputs)
-    query = f"select distinct name from named_files where name in {among()}"
-    return {name for (name,) in conn.execute(query, (listed_as_keys(names),)).fetchall()}
+    if names and not _is_file_list_complete(conn):
+        _complete_file_list(conn, outputs)
+    query = f"select distinct name from named_files where name in {keys_in_parameter_sql()}"
+    return {name for (name,) in conn.execute(query, (encode_keys_parameter(names),)).fetchall()}
 
 
-def list_again(conn: Connection, outputs: Path, run: str) -> None:
+def relist_named_files(conn: Connection, outputs: Path, run: str) -> None:
     """List what a run's rows name that are left."""
     for name in _files_in_rows(conn, outputs, run):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
-def _is_complete(conn: Connection) -> bool:
+def _is_file_list_complete(conn: Connection) -> bool:
     """Whether all runs are listed: not if some are of a version that had no list."""
     return conn.execute("select 1 from named_files where name = '' and run = ''").fetchone() is not None
 
 
-def _complete(conn: Connection, outputs: Path) -> None:
+def _complete_file_list(conn: Connection, outputs: Path) -> None:
     runs = conn.execute("select run from runs union select run from chain").fetchall()
     for (run,) in runs:
-        list_again(conn, outputs, run)
+        relist_named_files(conn, outputs, run)
     conn.insert("named_files", {"name": "", "run": ""}, "keep")
 
 
@@ -286,7 +298,7 @@ def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
         *conn.execute("select result, result_file from journal where run = $1", (run,)),
         *conn.execute("select '', reply_file from hook_calls where run = $1", (run,)),
     ]
-    found, blobs = set[str](), blobs_of(conn, outputs)
+    found, blobs = set[str](), open_blob_storage(conn, outputs)
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         body = blobs.read_body(text, named) or text or b""

@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import reading, select
-from interlock.engine.store.blobs import blobs_of, note_files
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store import open_reader, select_rows
+from interlock.engine.store.blobs import open_blob_storage, record_named_files
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
 from interlock.services.files.blobs import Blobs, deflate_body
 from interlock.services.transcript import ChainTranscript, StoredRecord
@@ -21,7 +21,7 @@ class SqlChain:
     conn: Connection
 
     def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
-        note_files(self.conn, run, body, record.file)
+        record_named_files(self.conn, run, body, record.file)
         row = record._replace(body=deflate_body(record.body)) if record.body else record
         self.conn.insert("chain", {"id": name, "run": run, **row._asdict()}, "keep")
 
@@ -32,7 +32,7 @@ class SqlChain:
         return StoredRecord(*row) if row else None
 
     def blobs(self, outputs: Path) -> Blobs:
-        return blobs_of(self.conn, outputs)
+        return open_blob_storage(self.conn, outputs)
 
     def after(self, parent: str) -> list[str]:
         """The records that follow one."""
@@ -45,30 +45,30 @@ class SqlChain:
         return self.conn.execute(query, (run,), tables=("chain",)).fetchall()
 
 
-def first_prompt(home: Path, run: str) -> str:
+def read_first_prompt(home: Path, run: str) -> str:
     """The prompt a run started with, available before its first checkpoint; empty: it takes none."""
-    rows = select(home, "select input from runs where run = $1", run)
+    rows = select_rows(home, "select input from runs where run = $1", run)
     record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
-    messages = messages_at(home, run, record)
+    messages = read_messages_up_to(home, run, record)
     return messages[-1].text if messages else ""
 
 
-def messages_at(home: Path, run: str, head: str) -> list[Message]:
+def read_messages_up_to(home: Path, run: str, head: str) -> list[Message]:
     """The conversation up to a record of the chain."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None or not head:
             return []
         return ChainTranscript(SqlChain(conn), home / "outputs", run).read(head)
 
 
-def dropped(home: Path, run: str, head: str | None = None) -> list[list[Message]]:
+def list_dropped_messages(home: Path, run: str, head: str | None = None) -> list[list[Message]]:
     """The messages each compression or masking removed from the conversation, verbatim, oldest first.
 
     `head`: the conversation's last record, by default the newest.
     """
-    head = str(state_at(home, run).get("head") or "") if head is None else head
+    head = str(read_state_at_step(home, run).get("head") or "") if head is None else head
     found: list[list[Message]] = []
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.engine.store import select
+from interlock.engine.store import select_rows
 from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     due_nodes,
@@ -44,7 +44,7 @@ _NAMES = (
 """Deflate dictionary: a checkpoint of `main` without ids. Stored rows depend on it: add others under a new suffix."""
 
 
-def packed(kind: str, data: bytes) -> tuple[str, bytes]:
+def compress_row(kind: str, data: bytes) -> tuple[str, bytes]:
     """Compress a row; returns its type and bytes."""
     if len(data) < _SHORT:
         return kind, data
@@ -52,16 +52,16 @@ def packed(kind: str, data: bytes) -> tuple[str, bytes]:
     return kind + _PRESET, deflate.compress(data) + deflate.flush()
 
 
-def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
+def decompress_row(kind: str, saved: bytes) -> tuple[str, bytes]:
     """Undo `packed`, also for rows of earlier versions."""
     if kind.endswith(_PRESET):
-        return kind.removesuffix(_PRESET), _inflated(saved)
+        return kind.removesuffix(_PRESET), _inflate_with_dictionary(saved)
     if kind.endswith(_DEFLATED):
         return kind.removesuffix(_DEFLATED), zlib.decompress(saved)
     return kind, saved
 
 
-def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
+def decode_checkpoint(kind: str, saved: bytes) -> dict[str, Any]:
     """A checkpoint's plain values: objects become what they are made of, LangGraph's own, such as a `Send`, True."""
     import ormsgpack
 
@@ -74,11 +74,11 @@ def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
             return f"(stored by the graph's own serializer: {parts[2]['kind']})"
         return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
 
-    data = unpacked(kind, saved)[1]
+    data = decompress_row(kind, saved)[1]
     return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-def _inflated(saved: bytes) -> bytes:
+def _inflate_with_dictionary(saved: bytes) -> bytes:
     inflate = zlib.decompressobj(zdict=_NAMES)
     data = inflate.decompress(saved)
     if not inflate.eof:  # zlib doesn't check this
@@ -99,7 +99,7 @@ class RootCheckpoint:
 
     @cached_property
     def _read(self) -> dict[str, Any]:
-        return checkpoint_of(self.kind, self.saved)
+        return decode_checkpoint(self.kind, self.saved)
 
     @property
     def made(self) -> float:
@@ -112,9 +112,9 @@ class RootCheckpoint:
         return self._read["channel_values"]
 
 
-def root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
+def list_root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
     """Oldest first. A step repeated after a crash has two: the newer counts."""
-    rows = select(
+    rows = select_rows(
         home,
         "select checkpoint_id, metadata, type, checkpoint from checkpoints "
         "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id",
@@ -127,12 +127,12 @@ def root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
     return found
 
 
-def checkpoint_at(home: Path, run: str, step: int | None = None) -> tuple[RootCheckpoint, bool]:
+def find_checkpoint_at_step(home: Path, run: str, step: int | None = None) -> tuple[RootCheckpoint, bool]:
     """The checkpoint of a root step, by default the newest, and whether it is the newest.
 
     Raises `UserError` naming the existing steps.
     """
-    there = root_checkpoints(home, run)
+    there = list_root_checkpoints(home, run)
     if not there:
         raise UserError(
             f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}"
@@ -145,33 +145,33 @@ def checkpoint_at(home: Path, run: str, step: int | None = None) -> tuple[RootCh
     return found[-1], found[-1] is there[-1]
 
 
-def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
+def read_state_at_step(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
-    values = checkpoint_at(home, run, step)[0].values
+    values = find_checkpoint_at_step(home, run, step)[0].values
     return {key: value for key, value in values.items() if not is_internal_channel(key)}
 
 
-def current_state(home: Path, run: str) -> dict[str, Any]:
+def read_newest_state(home: Path, run: str) -> dict[str, Any]:
     """The newest state; empty for a run that was killed before its first checkpoint."""
     try:
-        return state_at(home, run)
+        return read_state_at_step(home, run)
     except UserError:
         return {}
 
 
-def state_within(home: Path, run: str) -> dict[str, Any]:
+def read_tool_batch_state(home: Path, run: str) -> dict[str, Any]:
     """The newest state of a tool batch in progress or waiting; empty if there is none."""
-    rows = select(
+    rows = select_rows(
         home,
         "select type, checkpoint, checkpoint_ns from checkpoints where thread_id = $1 "
         "and checkpoint_ns like 'tools:%' order by checkpoint_id desc",
         run,
     )
     batch = next((row for row in rows if "|" not in row["checkpoint_ns"]), None)
-    return checkpoint_of(batch["type"], batch["checkpoint"])["channel_values"] if batch else {}
+    return decode_checkpoint(batch["type"], batch["checkpoint"])["channel_values"] if batch else {}
 
 
-class Due(NamedTuple):
+class DueNode(NamedTuple):
     """A node that runs next, or was running when its process ended."""
 
     namespace: str
@@ -184,11 +184,11 @@ class Due(NamedTuple):
         return (*(part.partition(":")[0] for part in self.namespace.split("|") if part), self.node)
 
 
-def due_within(home: Path, run: str) -> list[Due]:
+def list_due_nodes(home: Path, run: str) -> list[DueNode]:
     """Return the nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones
     only. Empty for a run that is over, or whose next tasks are payloads.
     """
-    newest = select(
+    newest = select_rows(
         home,
         "select checkpoint_ns, checkpoint_id, type, checkpoint from checkpoints c where thread_id = $1 "
         "and checkpoint_id = (select max(checkpoint_id) from checkpoints n where n.thread_id = c.thread_id "
@@ -197,7 +197,7 @@ def due_within(home: Path, run: str) -> list[Due]:
     )
     over = {
         (row["checkpoint_ns"], row["checkpoint_id"], node_of_task_path(row["task_path"]))
-        for row in select(
+        for row in select_rows(
             home,
             "select checkpoint_ns, checkpoint_id, task_path, channel from writes where thread_id = $1",
             run,
@@ -205,15 +205,17 @@ def due_within(home: Path, run: str) -> list[Due]:
         if row["channel"] not in BOOKKEEPING
     }
     found = [
-        Due(row["checkpoint_ns"], node)
+        DueNode(row["checkpoint_ns"], node)
         for row in newest
-        for node in due_nodes(checkpoint_of(row["type"], row["checkpoint"])["channel_values"])
+        for node in due_nodes(decode_checkpoint(row["type"], row["checkpoint"])["channel_values"])
         if (row["checkpoint_ns"], row["checkpoint_id"], node) not in over
     ]
     inside = [f"{due.namespace}|" for due in found]
-    return [due for due in found if not any(f"|{ns}".startswith(_begin(due)) for ns in inside)]
+    return [
+        due for due in found if not any(f"|{ns}".startswith(_inner_namespace_prefix(due)) for ns in inside)
+    ]
 
 
-def _begin(due: Due) -> str:
+def _inner_namespace_prefix(due: DueNode) -> str:
     """How the namespaces of graphs inside a node begin."""
     return f"|{due.namespace}|{due.node}:" if due.namespace else f"|{due.node}:"

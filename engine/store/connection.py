@@ -15,7 +15,7 @@ from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 
 
-def sha(data: bytes) -> str:
+def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -34,7 +34,7 @@ class JsonForm(NamedTuple):
         values = [row[name] for name in names]
         if self.short_numbers:
             values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-        return sha(json.dumps(values).encode())
+        return sha256_hex(json.dumps(values).encode())
 
 
 class Job(NamedTuple):

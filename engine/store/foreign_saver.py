@@ -15,7 +15,7 @@ from langgraph.types import Interrupt
 from typing_extensions import override
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import end_run, keep_option, read_options
+from interlock.engine.store.runs import mark_run_done, read_options, set_run_option
 from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals
@@ -190,7 +190,7 @@ class ForeignSaver(ClassKeepingSaver):
 
     @override
     def end_run(self, run: str) -> None:
-        end_run(self.conn, run)
+        mark_run_done(self.conn, run)
 
     @override
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
@@ -330,7 +330,7 @@ def note_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) ->
     known = node_sources_of(read_options(conn, run))
     if not known or known[-1]["nodes"] != sources:
         drives = [*known, {"since": unix_time(), "nodes": {**sources}}]
-        keep_option(conn, run, "node_sources", {"drives": drives})
+        set_run_option(conn, run, "node_sources", {"drives": drives})
 
 
 def node_sources_of(options: Mapping[str, Any]) -> list[dict[str, Any]]:

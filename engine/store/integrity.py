@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.store import Store, adapter_of, explained, reading
+from interlock.engine.store import Store, explain_store_errors, open_adapter, open_reader
 from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
@@ -18,15 +18,15 @@ from interlock.engine.store.audit import (
     VARIABLE,
     Key,
     Record,
+    audit_body,
+    audit_key,
     audited_rows,
-    body_text,
-    kept_head,
-    key_of,
-    key_text,
-    mac_of,
+    keyed_mac,
+    load_audit_key,
+    read_saved_head,
 )
-from interlock.engine.store.blobs import blobs_of
-from interlock.engine.store.connection import Column, Connection, sha
+from interlock.engine.store.blobs import open_blob_storage
+from interlock.engine.store.connection import Column, Connection, sha256_hex
 from interlock.engine.store.tables import TABLE, TABLES
 from interlock.services.files.blobs import Blobs, inflate_body
 from interlock.state.clock import unix_time
@@ -42,7 +42,7 @@ def unreadable(
     conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Iterator[str]:
     """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
-    blobs, done = blobs_of(conn, outputs), 0
+    blobs, done = open_blob_storage(conn, outputs), 0
     total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
     for table in TABLES:
         checks = {name: _reader(where) for name, where in table.holds.items()}
@@ -106,7 +106,7 @@ def error_of(text: str) -> str:
 
 def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
     """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         return Store(home).database.damaged_pages(conn, quick=quick) if conn else []
 
 
@@ -114,10 +114,10 @@ def damage(home: Path, run: str) -> Iterator[str]:
     """One line per conversation record that is missing or was altered."""
     from interlock.services.transcript import continued_head, record_hash
 
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None:
             return
-        blobs = blobs_of(conn, home / "outputs")
+        blobs = open_blob_storage(conn, home / "outputs")
         rows = conn.execute(
             "select id, parent, body, file from chain where run = $1 order by id", (run,)
         ).fetchall()
@@ -141,9 +141,9 @@ def _newest(home: Path, conn: Connection, run: str) -> str:
         "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
     ).fetchone()
     if row:
-        from interlock.engine.store.checkpoints import state_at
+        from interlock.engine.store.checkpoints import read_state_at_step
 
-        return str(state_at(home, run).get("head") or "")
+        return str(read_state_at_step(home, run).get("head") or "")
     (first,) = conn.execute("select input from runs where run = $1", (run,)).fetchone()
     begun = mapping(first)
     return str(begun.get("head") or begun.get("prompt") or "")
@@ -154,7 +154,7 @@ _Rows = dict[tuple[str, str], Record]
 
 def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[Record]:
     """The chain's records from a time on (unix, seconds), of a run or of all."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is not None:
             for row in conn.execute("select * from audit where at >= $1 order by seq", (since,)):
                 if run in (None, row["run"]):
@@ -163,7 +163,7 @@ def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[
 
 def head(home: Path) -> dict[str, Any]:
     """The newest record's number and hash, signed. Raises `UserError` where there is none."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         query = "select seq, hash from audit order by seq desc limit 1"
         row: tuple[int, str] | None = conn.execute(query).fetchone() if conn else None
     if not row:
@@ -171,7 +171,7 @@ def head(home: Path) -> dict[str, Any]:
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
         )
     made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(unix_time(), 3)}
-    public, signature = sign(key_of(home / "audit"), _signed(made))
+    public, signature = sign(load_audit_key(home / "audit"), _signed(made))
     return {**made, "key": public, "signature": signature}
 
 
@@ -184,10 +184,10 @@ def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, 
 
     `heads`: signed ones that were kept elsewhere.
     """
-    key = key_of(home / "audit")
-    newest = kept_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
+    key = load_audit_key(home / "audit")
+    newest = read_saved_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
     known = sign(key, b"")[0] if heads else ""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         if conn is None:
             return 0, ["there is no store"] if newest or heads else []
         conn.stored("begin")
@@ -211,7 +211,7 @@ def _broken(chain: list[Record], key: Key) -> Iterator[str]:
             yield f"{_named(record)} was changed, inserted or moved"
         elif not record.mac.startswith(f"{key.id}:"):
             others.setdefault(record.mac[:8], []).append(record)
-        elif not hmac.compare_digest(mac_of(key, record.hash), record.mac):
+        elif not hmac.compare_digest(keyed_mac(key, record.hash), record.mac):
             yield f"{_named(record)} was made without the key"
         seq, before = record.seq, record.hash
     for other, made in others.items():
@@ -260,8 +260,8 @@ def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
     yield from _followed(chain, latest)
     for table in AUDITED:
         for row in audited_rows(conn, table):
-            run, key = row[TABLE[table].owner], key_text(table, row, conn.json_form)
-            now = body_text(table, row, conn.json_form)
+            run, key = row[TABLE[table].owner], audit_key(table, row, conn.json_form)
+            now = audit_body(table, row, conn.json_form)
             record = latest.pop((table, key), None)
             if record is None:
                 yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
@@ -297,7 +297,7 @@ def _leads_to(before: Record, record: Record) -> bool:
     body = _WAS.sub("}", before.body or "")
     if not was or {*_read(body)} != {*_read(record.body)} - {"was"}:
         return True
-    return was[1] == sha(body.encode(errors="surrogatepass"))
+    return was[1] == sha256_hex(body.encode(errors="surrogatepass"))
 
 
 def _differing(recorded: str | None, now: str) -> list[str]:
@@ -317,7 +317,7 @@ def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     """Calls and results are named by the hashes of their messages, which this compares with the messages."""
     from interlock.services.transcript import record_hash
 
-    blobs = blobs_of(conn, home / "outputs")
+    blobs = open_blob_storage(conn, home / "outputs")
     known: set[str] = set()
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
         known.add(name)
@@ -367,11 +367,11 @@ def is_signed(public: str, signature: str, text: bytes) -> bool:
 @contextmanager
 def diagnosed(path: Path) -> Generator[None]:
     """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
-    with explained(path):
+    with explain_store_errors(path):
         try:
             yield
         except Exception as error:
-            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
+            if not isinstance(error, (InterlockError, *open_adapter(path).connection.errors)):
                 _raise_if_damaged(path, error)
             raise
 
@@ -382,7 +382,7 @@ _MOST = 3
 
 def _raise_if_damaged(path: Path, error: Exception) -> None:
     """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    with reading(path.parent) as conn:
+    with open_reader(path.parent) as conn:
         found = list(unreadable(conn, path.parent / "outputs")) if conn else []
     if found:
         more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store.blobs import blobs_of, note_files
+from interlock.engine.store.blobs import open_blob_storage, record_named_files
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
@@ -115,7 +115,7 @@ class SqlJournal:
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
         text = self.redact.redact_result(result).model_dump_json()
-        file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
+        file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
         done = row._replace(
             state="done",
             result=None if file else text,
@@ -125,10 +125,10 @@ class SqlJournal:
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
             if self.plans and self.conn.blobs:
-                from interlock.engine.store.blobs import keep_plans
+                from interlock.engine.store.blobs import store_changed_plans
 
-                keep_plans(self.conn, self.run, self.plans, self._plans)
-            note_files(self.conn, self.run, text.encode(), file)
+                store_changed_plans(self.conn, self.run, self.plans, self._plans)
+            record_named_files(self.conn, self.run, text.encode(), file)
             self._put(key, done)
 
     def latest(self, message: str, index: int) -> CallKey:
@@ -184,7 +184,7 @@ class SqlJournal:
             self._put(key, row._replace(result=text, record=record))
 
     def _result(self, row: _Row) -> ToolResult | None:
-        text = blobs_of(self.conn, self.outputs).read_text(
+        text = open_blob_storage(self.conn, self.outputs).read_text(
             row.result, row.result_file, "The result of a call"
         )
         if not text:
@@ -435,11 +435,11 @@ class HookLog:
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
-        file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
+        file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
         row = {"state": "done", "reply": None if file else text, "reply_file": file}
         row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
-            note_files(conn, self.run, b"", file)
+            record_named_files(conn, self.run, b"", file)
             conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
             if last:
                 self._close(conn, firing)
@@ -476,5 +476,5 @@ class HookLog:
         conn.insert("hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
-        text = blobs_of(self.conn, self.outputs).read_text(text, file, "A hook's reply")
+        text = open_blob_storage(self.conn, self.outputs).read_text(text, file, "A hook's reply")
         return Reply.model_validate_json(text) if text else None

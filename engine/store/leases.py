@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import first_task, with_subtasks
+from interlock.engine.store.runs import first_task, run_and_subtasks
 from interlock.engine.store.tables import Plus, Row
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import BusyError, StoreError
@@ -16,7 +16,7 @@ _COLUMNS = "host, boot, pid, started, epoch, beat, held"
 class LeaseRow(NamedTuple):
     owner: ProcessIdentity
     epoch: int
-    beat: int
+    send_heartbeat: int
     held: bool
 
 
@@ -25,7 +25,7 @@ def read_lease(conn: Connection, run: str) -> LeaseRow | None:
     return row and LeaseRow(ProcessIdentity(*row[:4]), row[4], row[5], bool(row[6]))
 
 
-def take(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | None) -> int | LeaseRow:
+def claim_lease(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | None) -> int | LeaseRow:
     """Give the run to this owner, and return the new epoch; if its lease isn't as `seen`, return that instead."""
     with conn.transaction():
         row = read_lease(conn, run)
@@ -37,20 +37,20 @@ def take(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | No
     return epoch
 
 
-def beat(conn: Connection, run: str, epoch: int) -> bool | None:
+def send_heartbeat(conn: Connection, run: str, epoch: int) -> bool | None:
     """Send a heartbeat. False: the row is no longer of this epoch, or the store is gone from its path.
 
     None: the store didn't take it.
     """
-    return _update(conn, {"beat": Plus(1)}, run, epoch)
+    return _update_lease(conn, {"beat": Plus(1)}, run, epoch)
 
 
-def give_back(conn: Connection, run: str, epoch: int) -> bool | None:
+def release_lease(conn: Connection, run: str, epoch: int) -> bool | None:
     """Returns as `beat` does."""
-    return _update(conn, {"held": 0}, run, epoch)
+    return _update_lease(conn, {"held": 0}, run, epoch)
 
 
-def _update(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
+def _update_lease(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
     try:
         with conn.transaction():
             return conn.update("lease", change, {"run": run, "epoch": epoch}).rowcount == 1
@@ -62,7 +62,7 @@ def _update(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
         return None
 
 
-def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity | None:
+def request_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity | None:
     """Inside a transaction: ask the run's driver to stop; its next heartbeat reads it. None: nobody drives the run."""
     row = read_lease(conn, run)
     if row is None or not row.held or is_alive(row.owner) is False:
@@ -71,13 +71,13 @@ def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity
     return row.owner
 
 
-def note_stop(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
+def record_stop_reason(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
     """Note why the process of the drive with this epoch ends."""
     with conn.transaction():
         conn.update("lease", {"stop": how}, {"run": run, "epoch": epoch, "stop": None})
 
 
-def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
+def read_stop_request(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
     """What somebody asks of the driver with this epoch; None also where the store doesn't answer."""
     try:
         row = conn.execute(
@@ -88,20 +88,20 @@ def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
     return row and row[0]
 
 
-def end_lease(conn: Connection, run: str) -> None:
+def revoke_lease(conn: Connection, run: str) -> None:
     """Inside a transaction: free a lease whose owner doesn't count any more; if it wakes up, it can't write."""
     conn.update("lease", {"held": 0, "epoch": Plus(1)}, {"run": run, "held": 1})
 
 
-def end_leases_of(conn: Connection, run: str, owner: ProcessIdentity) -> None:
+def revoke_leases_of_process(conn: Connection, run: str, owner: ProcessIdentity) -> None:
     """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
-    for one in with_subtasks(conn, first_task(conn, run)):
+    for one in run_and_subtasks(conn, first_task(conn, run)):
         row = read_lease(conn, one)
         if row and row.held and row.owner[:3] == owner[:3]:
-            end_lease(conn, one)
+            revoke_lease(conn, one)
 
 
-def refuse_driven(conn: Connection, run: str) -> None:
+def refuse_driven_run(conn: Connection, run: str) -> None:
     lease = read_lease(conn, run)
     if lease and lease.held and is_alive(lease.owner) is not False:
         owner = lease.owner
@@ -116,19 +116,19 @@ class HeldLease(Protocol):
     held: bool
 
 
-def fence(conn: Connection, lease: HeldLease) -> None:
+def fence_commits(conn: Connection, lease: HeldLease) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
         query = f"select epoch from lease where run = $1{conn.row_lock}"
         row = conn.execute(query, (lease.run,), tables=("lease",)).fetchone()
         if row is None or row[0] != lease.epoch or not lease.held:
-            raise lost(conn, lease)
+            raise lost_run_error(conn, lease)
 
     conn.guard(check)
 
 
-def lost(conn: Connection, lease: HeldLease) -> BusyError:
+def lost_run_error(conn: Connection, lease: HeldLease) -> BusyError:
     """The error for a run that was taken over, removed or released."""
     row = conn.execute(
         "select pid, host, epoch from lease where run = $1", (lease.run,), tables=("lease",)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from interlock.engine.store import among, listed_as_keys
+from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queries import TURN
-from interlock.engine.store.runs import read_options, with_subtasks
+from interlock.engine.store.runs import read_options, run_and_subtasks
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.clock import unix_time
@@ -131,8 +131,8 @@ def _usage(row: Sequence[Any]) -> Usage:
 
 def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
-    runs = with_subtasks(conn, run)
-    of_task, listed = f"run in {among()}", (listed_as_keys(runs),)
+    runs = run_and_subtasks(conn, run)
+    of_task, listed = f"run in {keys_in_parameter_sql()}", (encode_keys_parameter(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
         f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
@@ -158,7 +158,7 @@ def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
 _LATEST = f"""
 select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
-    from model_calls where run in {among()}) as of_model where place = 1
+    from model_calls where run in {keys_in_parameter_sql()}) as of_model where place = 1
 """
 """A model's latest call."""
 
@@ -225,13 +225,13 @@ class UsageLedger:
 
     def answered(self, runs: Sequence[str]) -> list[Answered]:
         """What the runs' answered calls used, by model."""
-        listed = (listed_as_keys(runs),)
+        listed = (encode_keys_parameter(runs),)
         rows = self.conn.execute(
             f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
             f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
-            f"from model_calls where run in {among()} group by model",
+            f"from model_calls where run in {keys_in_parameter_sql()} group by model",
             listed,
             tables=("model_calls",),
         )
@@ -247,8 +247,8 @@ class UsageLedger:
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
             "case when under_way = 1 and run = $1 and epoch = $2 then 1 else 0 end as open "
-            f"from reservations where run in {among(3)} group by model, open",
-            (self.run, self.epoch, listed_as_keys(runs)),
+            f"from reservations where run in {keys_in_parameter_sql(3)} group by model, open",
+            (self.run, self.epoch, encode_keys_parameter(runs)),
             tables=("reservations",),
         )
         return [Reserved(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]

@@ -10,8 +10,8 @@ from math import gcd
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import among, listed_as_keys, reading, select
-from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
+from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflate_body
 
@@ -80,7 +80,7 @@ def runs(
     newest, most, place = "", list[object](), len(wanted) + 1
     if limit is not None:
         newest, most = f"order by updated desc limit ${place} offset ${place + 1}", [limit, offset]
-    return select(home, _RUNS.format(which + newest), *wanted.values(), *most)
+    return select_rows(home, _RUNS.format(which + newest), *wanted.values(), *most)
 
 
 @dataclass(frozen=True)
@@ -119,23 +119,23 @@ def _condition(wanted: Wanted) -> tuple[str, list[object]]:
             values.append(value)
             parts.append(f"r.{column} = ${len(values)}")
     if wanted.rests is not None:
-        values.append(listed_as_keys(wanted.also))
-        parts.append(f"({AT_REST[wanted.rests]} or r.run in {among(len(values))})")
+        values.append(encode_keys_parameter(wanted.also))
+        parts.append(f"({AT_REST[wanted.rests]} or r.run in {keys_in_parameter_sql(len(values))})")
     if wanted.names is not None:
-        values.append(listed_as_keys(wanted.names))
-        parts.append(f"r.run in {among(len(values))}")
+        values.append(encode_keys_parameter(wanted.names))
+        parts.append(f"r.run in {keys_in_parameter_sql(len(values))}")
     if wanted.without is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
     elif wanted.without:
-        values.append(listed_as_keys(wanted.without))
-        parts.append(f"r.run not in {among(len(values))}")
+        values.append(encode_keys_parameter(wanted.without))
+        parts.append(f"r.run not in {keys_in_parameter_sql(len(values))}")
     return " and ".join(parts), values
 
 
 def count_roots(home: Path, wanted: Wanted) -> int:
     """The number of runs that are wanted."""
     which, values = _condition(wanted)
-    found = select(home, f"select count(*) from runs r where {which}", *values)
+    found = select_rows(home, f"select count(*) from runs r where {which}", *values)
     return found[0][0] if found else 0
 
 
@@ -149,41 +149,47 @@ def roots(
     sql = (
         f"select r.run, r.{by} from runs r where {which} order by {order} limit ${place} offset ${place + 1}"
     )
-    return select(home, sql, *values, limit, offset)
+    return select_rows(home, sql, *values, limit, offset)
 
 
 def restless(home: Path) -> list[str]:
     """Runs that somebody drives, or that wait for a worker: their rows alone don't say how they are."""
     held = "select run from lease where held = 1"
     loose = "select run from runs where queue is not null and status = 'open'"
-    return [row[0] for row in select(home, f"{held} union {loose}")]
+    return [row[0] for row in select_rows(home, f"{held} union {loose}")]
 
 
 def names(home: Path) -> list[str]:
     """The ids of all runs."""
-    return [row[0] for row in select(home, "select run from runs")]
+    return [row[0] for row in select_rows(home, "select run from runs")]
 
 
 def workflows(home: Path) -> list[str]:
     """The workflows that there are runs of."""
-    return [row[0] for row in select(home, "select distinct workflow from runs")]
+    return [row[0] for row in select_rows(home, "select distinct workflow from runs")]
 
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
-    return select(home, _RUNS.format(f"where run in {among()}"), listed_as_keys(names)) if names else []
+    return (
+        select_rows(
+            home, _RUNS.format(f"where run in {keys_in_parameter_sql()}"), encode_keys_parameter(names)
+        )
+        if names
+        else []
+    )
 
 
 def of_batches(home: Path, workflow: str) -> list[Row]:
     """Run and options of the runs of a workflow that are lines of batches, newest first."""
     query = "select run, options from runs where workflow = $1 and options like $2 order by created desc"
-    return select(home, query, workflow, '%"batch": {"id"%')
+    return select_rows(home, query, workflow, '%"batch": {"id"%')
 
 
 def beginning(home: Path, name: str, limit: int) -> list[Row]:
     """Runs whose ids begin so, as `runs` has them."""
     which = "where run >= $1 and run < $2 order by run limit $3"
-    return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
+    return select_rows(home, _RUNS.format(which), name, f"{name}\x7f", limit)
 
 
 def waiting(home: Path, run: str | None, limit: int | None = None, offset: int = 0) -> list[Row]:
@@ -192,10 +198,10 @@ def waiting(home: Path, run: str | None, limit: int | None = None, offset: int =
     `limit`: only those of so many runs that have waited longest, but for the first `offset`.
     """
     if run is not None:
-        return select(home, _WAITING.format("and a.run = $1 "), run)
+        return select_rows(home, _WAITING.format("and a.run = $1 "), run)
     if limit is not None:
-        return select(home, _WAITING.format(_WAITED_LONGEST), limit, offset)
-    return select(home, _WAITING.format(""))
+        return select_rows(home, _WAITING.format(_WAITED_LONGEST), limit, offset)
+    return select_rows(home, _WAITING.format(""))
 
 
 def past(home: Path, run: str) -> list[Row]:
@@ -207,7 +213,7 @@ def past(home: Path, run: str) -> list[Row]:
         f"and not ({_WAITS} and r.status not in ('done', 'failed', 'cancelled')) "
         "order by a.run = $1, a.asked_at, a.seq"
     )
-    return select(home, sql, run)
+    return select_rows(home, sql, run)
 
 
 def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
@@ -215,27 +221,27 @@ def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     root = "" if deep else "and namespace = '' "
     near = "(select coalesce(max(seq), 0) from step_rows where run = $1 and seq <= $2)"
     of_run = f"select * from steps where run = $1 and first >= {near} and seq >= $2 {root}order by seq"
-    return select(home, of_run, run, seq)
+    return select_rows(home, of_run, run, seq)
 
 
 def last_step(home: Path, run: str) -> list[Row]:
     """The node that ended last."""
     newest = "(select max(seq) from step_rows where run = $1)"
     query = f"select * from steps where run = $1 and first = {newest} order by seq desc limit 1"
-    return select(home, query, run)
+    return select_rows(home, query, run)
 
 
 def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
         return inflate_body(own) if isinstance(own, bytes) else own
-    with reading(home) as conn:
-        return blobs_of(conn, home / "outputs").load(file) if conn else None
+    with open_reader(home) as conn:
+        return open_blob_storage(conn, home / "outputs").load(file) if conn else None
 
 
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
     """What a query finds of a run: home, run → rows."""
-    return lambda home, run: select(home, sql, run)
+    return lambda home, run: select_rows(home, sql, run)
 
 
 answered = _of_run(
@@ -321,19 +327,19 @@ agents_results = _of_run(
 
 def asked(home: Path, run: str, key: str) -> list[Row]:
     """Id and request of what was asked under this key; empty: nothing."""
-    return select(home, "select id, request from approvals where run = $1 and key = $2", run, key)
+    return select_rows(home, "select id, request from approvals where run = $1 and key = $2", run, key)
 
 
 def drive(home: Path, run: str) -> int | None:
     """The number of the drive that holds the run's lease; None: nobody does."""
-    found = select(home, "select epoch from lease where run = $1 and held = 1", run)
+    found = select_rows(home, "select epoch from lease where run = $1 and held = 1", run)
     return found[0]["epoch"] if found else None
 
 
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = $1 and parent = '' and file is null"
-    roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select(home, sql, run)]
+    roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select_rows(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
 
 
@@ -426,17 +432,17 @@ def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         "sum(m.cached_tokens), coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
         f"from model_calls m {join} where m.at >= $1 and {_OWN.format('m', 'at')} group by 1"
     )
-    for name, runs, *sums in select(home, sql, since):
+    for name, runs, *sums in select_rows(home, sql, since):
         yield name, Sums(runs, *sums)
     if by == "model":
         return
     sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= $1 group by 1"
-    for name, runs in select(home, sql, since):
+    for name, runs in select_rows(home, sql, since):
         yield name, Sums(runs=runs)
     yield from _requests(home, by, since)
     which = "r.status = 'failed' and r.updated >= $1"
     sql = f"select {_key(by, 'r.updated')}, r.outcome, r.error from runs r where {which}"
-    for name, outcome, error in select(home, sql, since):
+    for name, outcome, error in select_rows(home, sql, since):
         kind = outcome if outcome not in ("", "failed") else json.loads(error or "{}").get("type", "failed")
         yield name, Sums(failures={kind: 1})
 
@@ -450,7 +456,7 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         """where a.asked_at >= $1 and a.request like '%"kind":"approval"%' """
         f"and (a.interrupt is not null or a.answer is not null) and {_OWN.format('a', 'asked_at')} group by 1"
     )
-    for name, asked, said_no, answered, waited in select(home, sql, since):
+    for name, asked, said_no, answered, waited in select_rows(home, sql, since):
         yield name, Sums(asked=asked, given=answered - said_no, refused=said_no, waited_s=waited)
 
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection, Job, Unsure
-from interlock.engine.store.leases import end_lease
+from interlock.engine.store.leases import revoke_lease
 from interlock.engine.store.runs import (
     IS_SUBTASK,
     first_task,
-    kept_repository,
-    note_error,
-    stopped,
-    with_subtasks,
+    read_repository_option,
+    run_and_subtasks,
+    set_run_error,
+    stopped_run_error,
 )
 from interlock.state.errors import PASSING, ConfigError, StoreError, UserError
 
@@ -115,7 +115,7 @@ def hand_to_workers(
     row = conn.execute(f"select r.queue from runs r where r.run = $1 and {due}", (run,)).fetchone()
     if row and row[0]:
         if not if_due:
-            note_error(conn, run, None)
+            set_run_error(conn, run, None)
             _reopen(conn, run)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
@@ -123,7 +123,7 @@ def hand_to_workers(
 
 def give(conn: Connection, run: str, queue: str) -> None:
     """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
-    for one in with_subtasks(conn, first_task(conn, run)):
+    for one in run_and_subtasks(conn, first_task(conn, run)):
         conn.update("runs", {"queue": queue}, {"run": one})
 
 
@@ -146,8 +146,8 @@ def requeue_abandoned_run(conn: Connection, found: Unsure) -> None:
         return
     conn.jobs.put_back(found.job, found.run)
     if found.held and not is_due(conn, found.run):
-        for one in with_subtasks(conn, first_task(conn, found.run)):
-            end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
+        for one in run_and_subtasks(conn, first_task(conn, found.run)):
+            revoke_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
 class Delivery(NamedTuple):
@@ -164,7 +164,7 @@ class Delivery(NamedTuple):
 
 
 def delivery(conn: Connection, run: str) -> Delivery:
-    kept = kept_repository(conn, run)
+    kept = read_repository_option(conn, run)
     kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
     left: list[str] = json.loads(kept.get("left_behind", "[]"))
     return Delivery(conn.jobs.has(run), kept.get("pushed_by", ""), kept_back, left)
@@ -192,7 +192,7 @@ def may_go_on(conn: Connection, run: str) -> bool:
 def note_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: leave a run that has work left to whoever resumes it."""
     if is_due(conn, run):
-        note_error(conn, run, stopped(kind, run))
+        set_run_error(conn, run, stopped_run_error(kind, run))
 
 
 def leave_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -211,10 +211,10 @@ def last_death(conn: Connection, run: str) -> str:
 
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
-    note_error(conn, run, {"type": kind, "message": why})
+    set_run_error(conn, run, {"type": kind, "message": why})
     # Its outcome still says how far its graph is: `_reopen` goes by that.
     conn.update("runs", {"status": "failed"}, {"run": run})
-    end_lease(conn, run)
+    revoke_lease(conn, run)
 
 
 def _reopen(conn: Connection, run: str) -> None:

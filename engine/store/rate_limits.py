@@ -21,7 +21,7 @@ from interlock.engine.store.queue import (
     put_job,
     submitted,
 )
-from interlock.engine.store.runs import note_error
+from interlock.engine.store.runs import set_run_error
 from interlock.engine.store.tables import Row, Statement
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.messages import Usage
@@ -339,7 +339,7 @@ def put_back(
     conn: Connection, run: str, whose: Submitted, wait: Wait, deaths: int = 0, model: str = ""
 ) -> None:
     """Inside a transaction: let no worker take the run before the limit has room."""
-    note_error(conn, run, wait.error)
+    set_run_error(conn, run, wait.error)
     if wait.seconds is None:
         put_job(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
     else:
@@ -350,7 +350,7 @@ def waits_no_more(conn: Connection, run: str) -> None:
     """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
     row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if row and row[0] and json.loads(row[0])["type"] == "limit":
-        note_error(conn, run, None)
+        set_run_error(conn, run, None)
 
 
 def leave(conn: Connection, job: int) -> None:
@@ -370,7 +370,7 @@ def release(conn: Connection) -> None:
             else max(0, limit.runs - conn.jobs.count_driven(limit.kind, limit.name))
         )
         for run in conn.jobs.release(held, room):
-            note_error(conn, run, None)
+            set_run_error(conn, run, None)
 
 
 def look_again(conn: Connection) -> None:
@@ -447,7 +447,7 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
         now = conn.jobs.turn(run)
         return "" if now and now.is_taken else "Others are first in line."
     conn.jobs.take_turn(turn.job)
-    note_error(conn, run, None)
+    set_run_error(conn, run, None)
     return ""
 
 
@@ -455,7 +455,7 @@ def _note(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
     kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
-        note_error(conn, run, wait.error)
+        set_run_error(conn, run, wait.error)
 
 
 def leave_turn(conn: Connection, run: str) -> None:

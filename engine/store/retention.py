@@ -6,12 +6,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.engine.store import PARTS, Store, explained, reading, select
+from interlock.engine.store import (
+    STATE_DIRECTORY_PARTS,
+    Store,
+    explain_store_errors,
+    open_reader,
+    select_rows,
+)
 from interlock.engine.store.api_rows import forget
-from interlock.engine.store.blobs import files_of, list_again, named_by_others
+from interlock.engine.store.blobs import files_named_by_any_run, list_named_files, relist_named_files
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.leases import refuse_driven
-from interlock.engine.store.runs import forget_seal
+from interlock.engine.store.leases import refuse_driven_run
+from interlock.engine.store.runs import delete_seal
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import (
     path_below,
@@ -32,7 +38,7 @@ _WEIGHED = {
 """Table → about how many bytes a row takes."""
 
 
-class Due(NamedTuple):
+class DueRun(NamedTuple):
     run: str
     title: str
     updated: float
@@ -41,39 +47,39 @@ class Due(NamedTuple):
     why: str
 
 
-class Plan(NamedTuple):
-    due: list[Due]
+class RetentionPlan(NamedTuple):
+    due: list[DueRun]
     size: int
     """Bytes of the state directory now."""
     waiting: list[str]
     """Runs that would be due, but can be resumed: they wait for a person, or were interrupted."""
 
 
-def sizes(home: Path) -> dict[str, int]:
+def state_directory_sizes(home: Path) -> dict[str, int]:
     """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
-    found = {part: _size(home / part) for part in PARTS}
-    with reading(home) as conn:
+    found = {part: _disk_size(home / part) for part in STATE_DIRECTORY_PARTS}
+    with open_reader(home) as conn:
         if conn is not None:
             found["interlock.db (free)"] = free = Store(home).database.free_bytes(conn)
             found["interlock.db"] -= free
     return {part: size for part, size in sorted(found.items(), key=lambda item: -item[1]) if size > 0}
 
 
-def _size(path: Path) -> int:
+def _disk_size(path: Path) -> int:
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 0
     return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
 
 
-def plan(home: Path, now: float, keep_days: int | None, max_gb: float | None) -> Plan:
+def plan_retention(home: Path, now: float, keep_days: int | None, max_gb: float | None) -> RetentionPlan:
     """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest takes at most `max_gb`.
 
     A run that an unfinished one was started from, or belongs to, stays.
     """
-    rows = select(home, CANDIDATES)
-    size, old = sum(sizes(home).values()), now - (keep_days or 0) * _DAY_S
-    weights = _weights(home) if rows and (keep_days or max_gb) else {}
-    due: list[Due] = []
+    rows = select_rows(home, CANDIDATES)
+    size, old = sum(state_directory_sizes(home).values()), now - (keep_days or 0) * _DAY_S
+    weights = _stored_bytes_by_run(home) if rows and (keep_days or max_gb) else {}
+    due: list[DueRun] = []
     waiting: list[str] = []
     left = size
     for run, title, updated, ended, needed in rows:
@@ -85,9 +91,9 @@ def plan(home: Path, now: float, keep_days: int | None, max_gb: float | None) ->
             waiting.append(run)
         elif not needed:
             why = f"older than {keep_days} days" if aged else f"over {max_gb:g} GB"
-            due.append(Due(run, title, updated, weights.get(run, 0), why))
+            due.append(DueRun(run, title, updated, weights.get(run, 0), why))
             left -= weights.get(run, 0)
-    return Plan(due, size, waiting)
+    return RetentionPlan(due, size, waiting)
 
 
 CANDIDATES = """
@@ -100,16 +106,16 @@ from runs r order by r.updated
 """
 
 
-def _weights(home: Path) -> dict[str, int]:
+def _stored_bytes_by_run(home: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for table, size in _WEIGHED.items():
         owner = "thread_id" if table in ("checkpoints", "writes") else "run"
-        for run, bytes_ in select(home, f"select {owner}, sum({size}) from {table} group by {owner}"):
+        for run, bytes_ in select_rows(home, f"select {owner}, sum({size}) from {table} group by {owner}"):
             found[run] = found.get(run, 0) + (bytes_ or 0)
     return found
 
 
-def prune(home: Path, planned: Plan) -> Iterator[Due]:
+def delete_due_runs(home: Path, planned: RetentionPlan) -> Iterator[DueRun]:
     """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
     for one in planned.due:
         try:
@@ -139,39 +145,39 @@ def remove_run(home: Path, run: str) -> list[str]:
                 refused.append(str(error))
         return found
 
-    with explained(store.path), closing(store.connect("FULL")) as conn:
+    with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         with conn.transaction():
-            refuse_driven(conn, run)
-            last = _last_write(conn, run)
-            files = files_of(conn, store.outputs, run)
-            lonely = _lonely_snapshots(conn, run)
+            refuse_driven_run(conn, run)
+            last = _last_write_time(conn, run)
+            files = list_named_files(conn, store.outputs, run)
+            lonely = _unshared_snapshot_repositories(conn, run)
             plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
             paths = placed(store.outputs, files)
-            if _delete(conn, run):
-                list_again(conn, store.outputs, run)
+            if _delete_rows(conn, run):
+                relist_named_files(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = {*paths} - named_by_others(conn, store.outputs, paths)
+            unnamed = {*paths} - files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
                 remove_untouched(paths[name], last)
             if conn.blobs:
-                from interlock.engine.store.blobs import forget_outputs, forget_owned
+                from interlock.engine.store.blobs import delete_blobs_of_owner, delete_unused_outputs
 
-                forget_outputs(conn, unnamed, last)
-                forget_owned(conn, "plans", run)
-                forget_owned(conn, "patches", run)
-                forget_owned(conn, "commits", run)
+                delete_unused_outputs(conn, unnamed, last)
+                delete_blobs_of_owner(conn, "plans", run)
+                delete_blobs_of_owner(conn, "patches", run)
+                delete_blobs_of_owner(conn, "commits", run)
                 for name in lonely:
-                    forget_owned(conn, "snapshots", name)
+                    delete_blobs_of_owner(conn, "snapshots", name)
     forget(home, run)
-    forget_seal(home, run)
+    delete_seal(home, run)
     for folder in (*plans.values(), *snapshots.values()):
         shutil.rmtree(folder, ignore_errors=True)
     return refused
 
 
-def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
+def _unshared_snapshot_repositories(conn: Connection, run: str) -> list[str]:
     """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
     rows = conn.execute(
         "select distinct repository from snapshots where run = $1 and not exists "
@@ -182,7 +188,7 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _delete(conn: Connection, run: str) -> bool:
+def _delete_rows(conn: Connection, run: str) -> bool:
     """Returns whether rows are left, which others read."""
     forked = conn.execute(
         "select 1 from runs where parent = $1 union all "
@@ -196,7 +202,7 @@ def _delete(conn: Connection, run: str) -> bool:
     return forked is not None
 
 
-def _last_write(conn: Connection, run: str) -> float:
+def _last_write_time(conn: Connection, run: str) -> float:
     """When the run last named a file; files touched later belong to another run."""
     (last,) = conn.execute(
         "select max(t) from (select max(cast(updated as real)) as t from runs where run = $1 union all "

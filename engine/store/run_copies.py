@@ -7,21 +7,28 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, explained, queries, reading, select
-from interlock.engine.store.blobs import blobs_of, bring_commit, files_of, keep_commit, plans_of, put_plan
+from interlock.engine.store import Store, explain_store_errors, open_reader, queries, select_rows
+from interlock.engine.store.blobs import (
+    fetch_snapshot,
+    list_named_files,
+    open_blob_storage,
+    read_plans,
+    store_plan,
+    store_snapshot,
+)
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.leases import refuse_driven
+from interlock.engine.store.leases import refuse_driven_run
 from interlock.engine.store.runs import (
     ignored_in,
     is_row_sealed,
     is_sealed,
+    keep_sealed,
     read_definition,
     read_options,
-    related,
-    resealed,
+    related_runs,
+    run_and_subtasks,
     seal_row,
-    with_subtasks,
 )
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import NOT_NULL, TABLES, Table
@@ -33,14 +40,14 @@ from interlock.state.errors import UserError
 def is_open(home: Path, run: str) -> bool:
     """Whether the run exists and has work left."""
     return bool(
-        select(home, "select 1 from runs where run = $1 and status not in ('done', 'cancelled')", run)
+        select_rows(home, "select 1 from runs where run = $1 and status not in ('done', 'cancelled')", run)
     )
 
 
 def unmade(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
     """Forks at this step that were never driven, with their folders: a kill may have cut one off before its folder."""
     query = "select run, workspace from runs where parent = $1 and step = $2 and updated = created"
-    return [(run, Path(folder)) for run, folder in select(home, query, parent, step)]
+    return [(run, Path(folder)) for run, folder in select_rows(home, query, parent, step)]
 
 
 def copy_run(
@@ -58,7 +65,7 @@ def copy_run(
     `row`: changed columns of the run's own row. `whole`: the parent is parked there, so what waits is copied, too.
     `moved`: the fork works in another folder, which the requests that wait then name.
     """
-    if select(home, "select 1 from runs where run = $1", fork):
+    if select_rows(home, "select 1 from runs where run = $1", fork):
         return
     until = {"step": at.step, "made": at.made, "id": at.id}
     changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
@@ -99,7 +106,7 @@ def change_newest(
     serde = ClassKeepingSerde(StorableTypes(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
-        with resealed(conn, run):
+        with keep_sealed(conn, run):
             kept = {**read_options(conn, run), **options}
             conn.update("runs", {"options": json.dumps(kept)}, {"run": run})
         select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"
@@ -120,12 +127,12 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
     there = Store(to).open()
     for run in runs:
         with ExitStack() as stack:
-            stack.enter_context(explained(there.path))
-            old = stack.enter_context(reading(home))
+            stack.enter_context(explain_store_errors(there.path))
+            old = stack.enter_context(open_reader(home))
             if old is None or old.execute("select 1 from runs where run = $1", (run,)).fetchone() is None:
                 raise UserError(f"No run {run!r} in this store. List runs with: interlock runs --all")
-            refuse_driven(old, run)
-            family = with_subtasks(old, run)
+            refuse_driven_run(old, run)
+            family = run_and_subtasks(old, run)
             new = stack.enter_context(closing(there.connect("FULL")))
             for one in family:
                 _copy_snapshots(old, home, to, one)
@@ -174,16 +181,16 @@ def copy_table(old: Connection, new: Connection, table: str, where: str, run: st
 
 def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
     """Long records and outputs, plans, and the snapshots that undo, rewind and fork bring back."""
-    theirs, ours = blobs_of(new, to / "outputs"), blobs_of(old, home / "outputs")
-    for name in files_of(old, home / "outputs", run):
+    theirs, ours = open_blob_storage(new, to / "outputs"), open_blob_storage(old, home / "outputs")
+    for name in list_named_files(old, home / "outputs", run):
         if (body := ours.load(name)) is not None:
             theirs.store(name, body)
             new.insert("named_files", {"name": name, "run": run}, "keep")
-    for name, body in plans_of(old, home, run):
-        put_plan(new, to, run, name, body)
+    for name, body in read_plans(old, home, run):
+        store_plan(new, to, run, name, body)
     for repository, commits in _snapshots(old, run).items():
         for commit in commits:
-            keep_commit(new, ShadowRepository(to / "snapshots" / repository), commit)
+            store_snapshot(new, ShadowRepository(to / "snapshots" / repository), commit)
 
 
 def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
@@ -202,7 +209,7 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     for name, commits in _snapshots(old, run).items():
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
-            bring_commit(old, source, commit)
+            fetch_snapshot(old, source, commit)
         ShadowRepository(to / "snapshots" / name).copy_from(source, commits)
 
 
@@ -211,7 +218,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
 
     `script`: the replies of its models. `subtasks`: copied if finished, as each is replayed by itself.
     """
-    with reading(home) as old, closing(store.connect()) as conn:
+    with open_reader(home) as old, closing(store.connect()) as conn:
         assert old is not None
         conn.drop_audit()  # nobody proves anything by a store that is thrown away
         with conn.transaction():
@@ -223,7 +230,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             conn.stored("create table taken_updates as select *, 0 as number from node_updates where false")
             # The run's own first: of two records that follow one, its own counts.
             copy_table(old, conn, "chain", "run = $1", run)
-            for other in related(old, run):
+            for other in related_runs(old, run):
                 copy_table(old, conn, "chain", "run = $1", other)
             row = conn.execute("select options, input from runs where run = $1", (run,)).fetchone()
             options, first = map(json.loads, row)
@@ -242,8 +249,8 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             "where reply_file is not null"
         )
         for (name,) in files.fetchall():
-            if (body := blobs_of(old, home / "outputs").load(name)) is not None:
-                blobs_of(conn, store.outputs).store(name, body)
+            if (body := open_blob_storage(old, home / "outputs").load(name)) is not None:
+                open_blob_storage(conn, store.outputs).store(name, body)
 
 
 _RECORDED = {
@@ -284,17 +291,17 @@ def recorded_replies(conn: Connection, run: str) -> list[RecordedReply]:
 def request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
     """(agent, role, ordinal) → hash of the request, in the order in which they were made."""
     sql = "select agent, role, ordinal, request_hash from model_calls where run = $1 order by at"
-    return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select(home, sql, run)}
+    return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select_rows(home, sql, run)}
 
 
 def parent_of(home: Path, run: str) -> str | None:
-    found = select(home, "select parent from runs where run = $1", run)
+    found = select_rows(home, "select parent from runs where run = $1", run)
     return found[0]["parent"] if found else None
 
 
 def first_state_of(home: Path, run: str) -> dict[str, Any]:
     """The first input of the run's graph."""
-    (row,) = select(home, "select input from runs where run = $1", run)
+    (row,) = select_rows(home, "select input from runs where run = $1", run)
     return json.loads(row[0])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import Store, reading, select
+from interlock.engine.store import Store, open_reader, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.services.files.disk import (
     make_private_directory,
@@ -90,18 +90,18 @@ def insert_child(conn: Connection, parent: str, run: NewRun, *, sealed: bool) ->
             conn.update("runs", {"parent": parent, "queue": queue}, {"run": run.run})
 
 
-def stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
+def list_stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
     """Run, workflow, status, outcome and step of every run, oldest first."""
     return conn.execute(
         "select run, workflow, status, outcome, step from runs order by created", tables=("runs",)
     ).fetchall()
 
 
-def set_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
+def set_run_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
     conn.update("runs", {"status": status, "outcome": outcome, "step": step}, {"run": run})
 
 
-def end_run(conn: Connection, run: str) -> None:
+def mark_run_done(conn: Connection, run: str) -> None:
     """Note that a run is done, where its checkpoints alone don't say so."""
     with conn.transaction():
         conn.update("runs", {"status": "done", "outcome": "done"}, {"run": run})
@@ -141,27 +141,27 @@ _OVER = ("done", "cancelled")
 """Statuses of a subtask after which its parent goes on. A failed one is retried first."""
 
 
-def deepest(home: Path, run: str) -> str:
+def innermost_waiting_subtask(home: Path, run: str) -> str:
     """The innermost subtask a task is waiting for; the run itself if there is none."""
-    while rows := select(home, _BELOW, run):
+    while rows := select_rows(home, _BELOW, run):
         run = rows[0]["run"]
     return run
 
 
-def above(home: Path, run: str) -> str | None:
+def waiting_parent_task(home: Path, run: str) -> str | None:
     """The task waiting for this one."""
-    rows = select(home, _ABOVE, run)
+    rows = select_rows(home, _ABOVE, run)
     return rows[0]["run"] if rows else None
 
 
-def topmost(home: Path, run: str) -> str:
+def outermost_waiting_task(home: Path, run: str) -> str:
     """The outermost task waiting for this run; the run itself if there is none."""
-    while parent := above(home, run):
+    while parent := waiting_parent_task(home, run):
         run = parent
     return run
 
 
-def with_subtasks(conn: Connection, run: str) -> list[str]:
+def run_and_subtasks(conn: Connection, run: str) -> list[str]:
     """The run and its subtasks, recursively."""
     found = [run]
     for one in found:
@@ -181,14 +181,14 @@ with recursive reached (id, parent, run) as (
 """
 
 
-def related(conn: Connection, run: str) -> list[str]:
+def related_runs(conn: Connection, run: str) -> list[str]:
     """The other runs that share records with this one: those it came from, removed ones too, and their offspring."""
     rows = conn.execute(f"{RELATED} select run from related", (run,), tables=("runs",)).fetchall()
     rows += conn.execute(_REACHED, (run,), tables=("chain", "model_calls")).fetchall()
     return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
 
 
-def origins(conn: Connection, run: str) -> list[str]:
+def ancestor_runs(conn: Connection, run: str) -> list[str]:
     """The runs that this one came from: the task or plan that it is part of, what it was forked from, and theirs."""
     rows = conn.execute(
         f"{_ABOVE_IT}) select run from above where run <> $1", (run,), tables=("runs",)
@@ -204,13 +204,13 @@ def first_task(conn: Connection, run: str) -> str:
     return run
 
 
-def how_it_ended(conn: Connection, run: str) -> str | None:
+def ended_subtask_status(conn: Connection, run: str) -> str | None:
     """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
     row = conn.execute("select status from runs where run = $1", (run,), tables=("runs",)).fetchone()
     return "removed" if row is None else row[0] if row[0] in _OVER else None
 
 
-class Shown(NamedTuple):
+class SessionState(NamedTuple):
     """What a session shows."""
 
     run: str
@@ -220,24 +220,24 @@ class Shown(NamedTuple):
     """Options that count from the next prompt on, by name."""
 
 
-def open_session(home: Path, workspace: Path) -> str:
+def create_session(home: Path, workspace: Path) -> str:
     """A new session, which shows a run to be started under the session's id."""
     name = new_run_id()
-    point_session(home, name, name, workspace, {})
+    save_session(home, name, name, workspace, {})
     return name
 
 
-def point_session(home: Path, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
+def save_session(home: Path, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
     """Let a session show another run, or keep what was chosen for its next prompt."""
     row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
     with Store(home).open().writing("FULL") as conn:
         conn.insert("sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 
 
-def sessions(home: Path) -> dict[str, Shown]:
+def list_sessions(home: Path) -> dict[str, SessionState]:
     """Each session by its id, the newest first."""
-    rows = select(home, "select session, run, workspace, chosen from sessions order by at desc")
-    return {session: Shown(run, place, json.loads(chosen)) for session, run, place, chosen in rows}
+    rows = select_rows(home, "select session, run, workspace, chosen from sessions order by at desc")
+    return {session: SessionState(run, place, json.loads(chosen)) for session, run, place, chosen in rows}
 
 
 PROGRESS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
@@ -270,9 +270,9 @@ def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Defi
     return Definition(row[0], row[1], json.loads(row[2]), row[3])
 
 
-def seal(home: Path, run: str, definition: Definition) -> None:
+def write_seal(home: Path, run: str, definition: Definition) -> None:
     """Note that a run's definition is as this host, or a person at it, wants it."""
-    file = _file(home, run)
+    file = _seal_path(home, run)
     try:
         make_private_directory(file.parent)
         replace_private_file(file, definition.digest)
@@ -283,12 +283,12 @@ def seal(home: Path, run: str, definition: Definition) -> None:
 def seal_row(conn: Connection, run: str) -> None:
     """Inside the transaction that wrote a run's row: seal it as it is."""
     if conn.shared_home:
-        seal(conn.shared_home, run, read_definition(conn, run))
+        write_seal(conn.shared_home, run, read_definition(conn, run))
 
 
 def is_sealed(home: Path, run: str, definition: Definition) -> bool:
     try:
-        return _file(home, run).read_text(encoding="utf-8") == definition.digest
+        return _seal_path(home, run).read_text(encoding="utf-8") == definition.digest
     except OSError:
         return False
 
@@ -301,7 +301,7 @@ def is_row_sealed(conn: Connection, run: str) -> bool:
 
 
 @contextmanager
-def resealed(conn: Connection, run: str) -> Generator[None]:
+def keep_sealed(conn: Connection, run: str) -> Generator[None]:
     """Inside a transaction: keep a run sealed whose row this process changes, if it was sealed before."""
     was_sealed = conn.shared_home is not None and is_row_sealed(conn, run)
     yield
@@ -309,12 +309,12 @@ def resealed(conn: Connection, run: str) -> Generator[None]:
         seal_row(conn, run)
 
 
-def forget_seal(home: Path, run: str) -> None:
+def delete_seal(home: Path, run: str) -> None:
     with suppress(OSError, RunError):  # a forged name
-        _file(home, run).unlink()
+        _seal_path(home, run).unlink()
 
 
-def _file(home: Path, run: str) -> Path:
+def _seal_path(home: Path, run: str) -> Path:
     return path_below(home / "seals", run)
 
 
@@ -325,22 +325,22 @@ def read_options(conn: Connection, run: str) -> dict[str, Any]:
     return json.loads(row[0])
 
 
-def options_of(home: Path, run: str) -> dict[str, Any]:
+def read_run_options(home: Path, run: str) -> dict[str, Any]:
     """`read_options` of a store that is there. Raises `StoreError` in one line."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         assert conn is not None
         return read_options(conn, run)
 
 
-def kept_repository(conn: Connection, run: str) -> dict[str, str]:
+def read_repository_option(conn: Connection, run: str) -> dict[str, str]:
     """What a run's options say of its git repository; empty: it works in a folder."""
     return read_options(conn, run).get("repository") or {}
 
 
-def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
+def set_run_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
     """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
     if read_options(conn, run).get(name) != value:
-        with conn.transaction(), nullcontext() if name in PROGRESS else resealed(conn, run):
+        with conn.transaction(), nullcontext() if name in PROGRESS else keep_sealed(conn, run):
             text = json.dumps({**read_options(conn, run), name: value})
             conn.update("runs", {"options": text}, {"run": run})
 
@@ -350,25 +350,25 @@ def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str
     first: dict[str, Any] = json.loads(text)
     changed = {**first, **{name: value for name, value in asked.items() if name in first}}
     if changed != first:
-        with conn.transaction(), resealed(conn, run):
+        with conn.transaction(), keep_sealed(conn, run):
             conn.update("runs", {"input": json.dumps(changed)}, {"run": run})
     return changed
 
 
-def stopped(kind: str, run: str) -> dict[str, str]:
+def stopped_run_error(kind: str, run: str) -> dict[str, str]:
     """The error of a run that was stopped."""
     return {"type": kind, "message": f"{STOPPED[kind]} Go on with: interlock resume {run}"}
 
 
-def forget_error(conn: Connection, run: str) -> None:
+def clear_run_error(conn: Connection, run: str) -> None:
     """How the run ended before says nothing of a drive that goes on with it."""
     if conn.execute(
         "select 1 from runs where run = $1 and error is not null", (run,), tables=("runs",)
     ).fetchone():
-        note_error(conn, run, None)
+        set_run_error(conn, run, None)
 
 
-def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
+def set_run_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
     """Set the run's latest error; None clears it."""
     with conn.transaction():
         row = {"error": json.dumps(error) if error else None, "updated": unix_time()}
@@ -387,7 +387,7 @@ class Trace(NamedTuple):
     """Unix time up to which a collector has the run's spans; 0: none yet."""
 
 
-class Fresh(NamedTuple):
+class RowsToExport(NamedTuple):
     """Rows of a run that ended after a time."""
 
     steps: list[Any]
@@ -399,7 +399,7 @@ def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
     """The run's trace; made if it has none, as a part of `above` (trace and span), or of its parent's trace."""
     if found := _trace(store.home, run):
         return found
-    rows = select(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
+    rows = select_rows(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
     if rows and rows[0][0] and (over := _trace(store.home, rows[0][0])):
         above = over.trace, over.root
     trace, parent = above or (secrets.token_hex(16), "")
@@ -410,29 +410,31 @@ def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
 
 
 def _trace(home: Path, run: str) -> Trace | None:
-    rows = select(home, "select run, trace, parent, root, until from traces where run = $1", run)
+    rows = select_rows(home, "select run, trace, parent, root, until from traces where run = $1", run)
     return Trace(*rows[0]) if rows else None
 
 
-def exported(store: Store, run: str, until: float) -> None:
+def mark_trace_exported(store: Store, run: str, until: float) -> None:
     with store.writing() as conn:
         conn.update("traces", {"until": until}, {"run": run})
 
 
-def fresh(home: Path, run: str, since: float) -> Fresh:
-    return Fresh(
-        select(
+def list_rows_to_export(home: Path, run: str, since: float) -> RowsToExport:
+    return RowsToExport(
+        select_rows(
             home, "select * from steps where run = $1 and started + ms / 1000 > $2 order by seq", run, since
         ),
-        select(home, "select * from model_calls where run = $1 and at > $2 order by at", run, since),
-        select(home, "select * from approvals where run = $1 and answered_at > $2 order by seq", run, since),
+        select_rows(home, "select * from model_calls where run = $1 and at > $2 order by at", run, since),
+        select_rows(
+            home, "select * from approvals where run = $1 and answered_at > $2 order by seq", run, since
+        ),
     )
 
 
-def waiting(home: Path) -> int:
+def count_waiting_requests(home: Path) -> int:
     """How many requests wait for a person, over all runs."""
     sql = "select count(*) from approvals where answer is null and superseded = 0 and interrupt is not null"
-    rows = select(home, sql)
+    rows = select_rows(home, sql)
     return rows[0][0] if rows else 0
 
 

@@ -30,10 +30,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store.approvals import ready_answers
-from interlock.engine.store.checkpoints import checkpoint_of, packed, unpacked
+from interlock.engine.store.approvals import list_answered_interrupts
+from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, decompress_row
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import how_it_ended
+from interlock.engine.store.runs import ended_subtask_status
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE, Condition, conditions, shape
 from interlock.graphs import langgraph_internals
@@ -65,10 +65,10 @@ class Serde(JsonPlusSerializer):
         super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        return packed(*super().dumps_typed(obj))
+        return compress_row(*super().dumps_typed(obj))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        return super().loads_typed(unpacked(*data))
+        return super().loads_typed(decompress_row(*data))
 
 
 class ClassKeepingSerde(Serde):
@@ -80,7 +80,7 @@ class ClassKeepingSerde(Serde):
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if obj is None or isinstance(obj, bytes | bytearray):
             return super().dumps_typed(obj)
-        return packed("msgpack", class_preserving_encoder()(obj))
+        return compress_row("msgpack", class_preserving_encoder()(obj))
 
 
 @dataclass
@@ -379,10 +379,10 @@ class Saver(BaseCheckpointSaver[int]):
 
         `waiting`: interrupt id → its value.
         """
-        ready = {name: True for name in ready_answers(self.conn, run) if name in waiting}
+        ready = {name: True for name in list_answered_interrupts(self.conn, run) if name in waiting}
         below = {name: child_in(value) for name, value in waiting.items()}
         return ready | {
-            name: True for name, child in below.items() if child and how_it_ended(self.conn, child)
+            name: True for name, child in below.items() if child and ended_subtask_status(self.conn, child)
         }
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -467,7 +467,7 @@ def typed(row: tuple[str, bytes]) -> Any:
     """The value of a checkpoint's or a write's row (type, bytes), with the contents of objects in their place: their
     classes may not be imported here.
     """
-    return checkpoint_of(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
+    return decode_checkpoint(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
 
 
 def _config(thread: str, ns: str, name: str) -> RunnableConfig:

@@ -8,10 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import among, listed_as_keys, reading, select
+from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import IGNORED, Ignored, ignored_in, keep_option, origins, read_options
-from interlock.engine.store.runs import related as related_runs
+from interlock.engine.store.runs import (
+    IGNORED,
+    Ignored,
+    ancestor_runs,
+    ignored_in,
+    read_options,
+    set_run_option,
+)
+from interlock.engine.store.runs import related_runs as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.state.calls import CallKey
@@ -107,7 +114,7 @@ class SqlSnapshots:
                 except (RunError, OSError) as error:
                     found = Ignored(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
                     self.emit(ErrorEvent(severity="warning", message=f"{found.why} So the check will ask."))
-                keep_option(self.conn, self.run, IGNORED, found._asdict())
+                set_run_option(self.conn, self.run, IGNORED, found._asdict())
             self.keep_ignored = None
 
     def _first(self, repository: "ShadowRepository") -> tuple[str, str, str] | None:
@@ -115,14 +122,14 @@ class SqlSnapshots:
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
-        query = f"select run, repository, before from snapshots where run in {among()} order by at, seq"
+        query = f"select run, repository, before from snapshots where run in {keys_in_parameter_sql()} order by at, seq"
         rows = self.conn.execute(query, (self._related(),), tables=("snapshots",)).fetchall()
-        own = {self.run, *origins(self.conn, self.run)}
+        own = {self.run, *ancestor_runs(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
 
     def _related(self) -> str:
         """List this run and those that share records with it."""
-        return listed_as_keys([self.run, *related_runs(self.conn, self.run)])
+        return encode_keys_parameter([self.run, *related_runs(self.conn, self.run)])
 
     def _note_unsaved(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
@@ -134,7 +141,7 @@ class SqlSnapshots:
             kept = Unsaved(self._why, [*kept.calls, name], 0)
         else:
             kept = kept._replace(more=kept.more + 1)
-        keep_option(self.conn, self.run, UNSAVED, kept._asdict())
+        set_run_option(self.conn, self.run, UNSAVED, kept._asdict())
 
     async def after(self, key: CallKey, changed: str = "") -> None:
         place = self._place(key)
@@ -168,14 +175,17 @@ class SqlSnapshots:
         """
         related = (self._related(),)
         unseen = (
-            f"select count(*) from journal j where run in {among()} and planned is not null and state = 'done' and not "
-            "exists (select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
+            f"select count(*) from journal j where run in {keys_in_parameter_sql()} "
+            "and planned is not null and state = 'done' and not exists "
+            "(select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
             "(j.run, j.message, j.idx, j.attempt))"
         )
         if self.conn.execute(unseen, related, tables=("journal", "snapshots")).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
         begun = self.conn.execute(
-            f"select 1 from snapshots where run in {among()} limit 1", related, tables=("snapshots",)
+            f"select 1 from snapshots where run in {keys_in_parameter_sql()} limit 1",
+            related,
+            tables=("snapshots",),
         )
         if not begun.fetchone() and self.make is not None:
             return None
@@ -196,9 +206,9 @@ class SqlSnapshots:
     def _bring(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
-            from interlock.engine.store.blobs import bring_commit
+            from interlock.engine.store.blobs import fetch_snapshot
 
-            bring_commit(self.conn, repository, commit)
+            fetch_snapshot(self.conn, repository, commit)
         elif name != repository.name:
             repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
         return not repository.find_missing([commit])
@@ -241,17 +251,17 @@ class SqlSnapshots:
 
     async def _keep(self, repository: "ShadowRepository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
-        from interlock.engine.store.blobs import newest_stored, put_commit
+        from interlock.engine.store.blobs import first_stored_commit, store_snapshot_pack
 
-        if newest_stored(self.conn, [commit]):
+        if first_stored_commit(self.conn, [commit]):
             return
         earlier = await await_despite_cancel(asyncio.to_thread(repository.ancestors, commit))
-        base = newest_stored(self.conn, earlier)
+        base = first_stored_commit(self.conn, earlier)
         pack = await await_despite_cancel(asyncio.to_thread(repository.pack_snapshot, commit, base))
-        put_commit(self.conn, repository, commit, base, pack)
+        store_snapshot_pack(self.conn, repository, commit, base, pack)
 
     async def _keep_commits(self) -> None:
-        from interlock.engine.store.blobs import put_blob
+        from interlock.engine.store.blobs import store_blob
 
         if self.commits is None:
             return
@@ -263,7 +273,7 @@ class SqlSnapshots:
             return
         if changed is not None:
             clone, body = changed
-            put_blob(self.conn, f"commits/{clone}", body, owner=clone)
+            store_blob(self.conn, f"commits/{clone}", body, owner=clone)
 
     def _place(self, key: CallKey) -> tuple[str, str, int, int]:
         return (self.run, key.message, key.index, key.attempt)
@@ -288,7 +298,7 @@ class Snapshot(NamedTuple):
 
 def snapshots(home: Path, run: str) -> list[Snapshot]:
     """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
-    rows = select(
+    rows = select_rows(
         home,
         "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
         "from snapshots where run = $1 order by inherited desc, seq",
@@ -311,7 +321,7 @@ class Unsaved(NamedTuple):
 
 def unsaved(home: Path, run: str) -> Unsaved | None:
     """The run's calls whose changes can't be taken back; None: there are none."""
-    with reading(home) as conn:
+    with open_reader(home) as conn:
         return unsaved_in(read_options(conn, run)) if conn else None
 
 
@@ -326,5 +336,5 @@ def planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
     sql = "select message, idx, attempt, planned from journal where run = $1 and planned is not null"
     return [
         (f"{message}.{idx}.{attempt}", json.loads(planned)["path"])
-        for message, idx, attempt, planned in select(home, sql, run)
+        for message, idx, attempt, planned in select_rows(home, sql, run)
     ]

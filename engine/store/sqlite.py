@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import Audit, begin, is_audited
+from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
 from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, JsonForm, Rows, Values
 from interlock.engine.store.tables import Write
 from interlock.services.files import disk
@@ -100,7 +100,7 @@ class SqliteConnection(Connection):
 
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
-        self._audit = begin(self, self._path)
+        self._audit = start_audit_chain(self, self._path)
 
     def close(self) -> None:
         """A thread that a drive left behind can't use it any more: `ProgrammingError`."""

@@ -6,15 +6,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, among, listed_as_keys, select
+from interlock.engine.store import Store, encode_keys_parameter, keys_in_parameter_sql, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     first_task,
     ignored_in,
-    kept_repository,
+    keep_sealed,
     read_options,
-    resealed,
-    with_subtasks,
+    read_repository_option,
+    run_and_subtasks,
 )
 from interlock.services.files.disk import path_below
 from interlock.state.clock import unix_time
@@ -36,7 +36,7 @@ def left_places(repository: Mapping[str, str], at: str) -> str:
 
 def place_of(conn: Connection, run: str) -> Place:
     (folder,) = conn.execute("select workspace from runs where run = $1", (run,)).fetchone()
-    return Place(folder, kept_repository(conn, run).get("at", ""))
+    return Place(folder, read_repository_option(conn, run).get("at", ""))
 
 
 def _in_folder(conn: Connection, run: str) -> list[str]:
@@ -69,10 +69,10 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     runs = _in_folder(conn, run)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
-        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {among()}"
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {keys_in_parameter_sql()}"
     )
-    rows = conn.execute(query, (listed_as_keys(runs),)).fetchall()
-    if changed := kept_repository(conn, run).get("changed"):
+    rows = conn.execute(query, (encode_keys_parameter(runs),)).fetchall()
+    if changed := read_repository_option(conn, run).get("changed"):
         by_person = "select $1, 0, name, base from blobs where part = 0 and name = $2"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
@@ -84,7 +84,7 @@ def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) ->
     `elsewhere`: not in the clone of a worker, which is then to be made anew.
     """
     for name in _in_folder(conn, run):
-        kept = kept_repository(conn, name)
+        kept = read_repository_option(conn, name)
         place = {"at": NOWHERE} if elsewhere else {}
         if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
             place["moved_from"] = left_places(kept, kept["at"])
@@ -100,7 +100,7 @@ def move(
     """
     for name in _in_folder(conn, run):
         now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
-        set_repository(conn, name, {**kept_repository(conn, name), **now})
+        set_repository(conn, name, {**read_repository_option(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
         _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
@@ -113,7 +113,7 @@ def move_task(home: Path, run: str, folder: str) -> None:
 
     store, name = Store(home), repository_name(Path(folder))
     with closing(store.connect("FULL")) as conn:
-        old, runs = place_of(conn, run).folder, with_subtasks(conn, first_task(conn, run))
+        old, runs = place_of(conn, run).folder, run_and_subtasks(conn, first_task(conn, run))
         for one in runs:
             _copy_snapshots(conn, one, home / "snapshots", name)
         with conn.transaction():
@@ -138,7 +138,7 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
     """`planned`: which calls' paths."""
-    with resealed(conn, run):
+    with keep_sealed(conn, run):
         conn.update("runs", {"workspace": folder}, {"run": run})
     move_requests(conn, run, old, folder)
     _move_planned(conn, run, old, folder, planned)
@@ -146,7 +146,7 @@ def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> No
 
 def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
     """Inside a transaction: change what the run's options say of its repository."""
-    with resealed(conn, run):
+    with keep_sealed(conn, run):
         options = {**read_options(conn, run), "repository": dict(repository)}
         conn.update("runs", {"options": json.dumps(options)}, {"run": run})
 
@@ -199,7 +199,9 @@ def note_undone(home: Path, run: str, text: str) -> None:
 
 def undone(home: Path, run: str) -> list[Undone]:
     """What was taken back, in order."""
-    rows = select(home, "select at, text, record is not null from undone where run = $1 order by seq", run)
+    rows = select_rows(
+        home, "select at, text, record is not null from undone where run = $1 order by seq", run
+    )
     return [Undone(at, text, bool(told)) for at, text, told in rows]
 
 

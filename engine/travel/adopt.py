@@ -20,11 +20,11 @@ from interlock.engine.driver.drive import check_resumable, pending_interrupts
 from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.options import Options
-from interlock.engine.store import Store, explained, is_server, without_password
+from interlock.engine.store import Store, explain_store_errors, is_server_address, mask_password
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import ForeignSaver, Memory
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_status
+from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_run_status
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_only_graph, find_workflow
@@ -45,7 +45,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     prepared = prepare_run(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
     store.open()
-    with explained(store.path), closing(store.connect("FULL")) as conn:
+    with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
         found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
@@ -80,7 +80,7 @@ def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -
             saver.ask(run, item, task.name)
     waits = {item.id for item in pending_interrupts(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
-    set_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
+    set_run_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
     number_requests(conn, run)
 
 
@@ -119,7 +119,7 @@ def _thread_of(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
         others = [one.config["configurable"]["thread_id"] for one in saver.list(None)]
     known = ", ".join([*dict.fromkeys(others)][:_SHOWN])
     raise UserError(
-        f"No thread {thread!r} in {without_password(url)}. {f'The newest are: {known}.' if known else 'It has none.'}"
+        f"No thread {thread!r} in {mask_password(url)}. {f'The newest are: {known}.' if known else 'It has none.'}"
     )
 
 
@@ -167,7 +167,7 @@ class _Reader(JsonPlusSerializer):
 
 @contextmanager
 def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
-    if is_server(url):
+    if is_server_address(url):
         with _postgres(url, serde) as saver:
             yield saver
         return
@@ -205,4 +205,4 @@ def _postgres(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
             saver.serde = serde
             yield saver
     except driver.Error as error:
-        raise UserError(f"{without_password(url)} can't be read: {' '.join(str(error).split())}") from error
+        raise UserError(f"{mask_password(url)} can't be read: {' '.join(str(error).split())}") from error

@@ -10,10 +10,10 @@ from interlock.engine.checkouts import files_on_this_host, is_on_other_host, run
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.run_files import RunFiles, find_commit_at_step
 from interlock.engine.store import Store
-from interlock.engine.store.blobs import brought, copy_plans
-from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
+from interlock.engine.store.blobs import copy_plans, repository_with_snapshots
+from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step
 from interlock.engine.store.run_copies import copy_run, is_open, unmade
-from interlock.engine.store.runs import new_run_id, options_of
+from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.langgraph_internals import has_due_work
 from interlock.services.files.disk import make_private_directory
@@ -101,7 +101,7 @@ def _begun(
 
 def point_of(home: Path, run: RunRow, step: int | None) -> _Point:
     """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
-    at, newest = checkpoint_at(home, run.run, step)
+    at, newest = find_checkpoint_at_step(home, run.run, step)
     return _Point(at, newest, newest and run.status == "waiting")
 
 
@@ -126,7 +126,10 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         nothing = SnapshotContents({}, {})
         apply_restore(
             plan_restore(
-                nothing, brought(home, repository, [found[1]]).read_contents(found[1]), staged, repository
+                nothing,
+                repository_with_snapshots(home, repository, [found[1]]).read_contents(found[1]),
+                staged,
+                repository,
             ),
             durable=False,
         )
@@ -144,7 +147,7 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
     row = {"workspace": str(folder), **_ended(point, run)}
-    options = options_of(home, run.run)
+    options = read_run_options(home, run.run)
     if options.get("repository"):  # the fork is this host's, in a folder
         options["repository"] = None
     if not point.newest:  # what a person chose later, the fork hasn't heard

@@ -20,11 +20,10 @@ from langgraph.errors import GraphInterrupt
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.checkpoints import checkpoint_of
+from interlock.engine.store.approvals import SqlApprovals, list_answered_requests_of_tool
+from interlock.engine.store.checkpoints import decode_checkpoint
 from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
-from interlock.engine.store.run_copies import answered_requests
-from interlock.engine.store.runs import options_of
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
@@ -138,12 +137,12 @@ class _Record:
     def __init__(
         self, home: Path, row: RunRow, conn: Any, chosen: Pipeline, app: Any, instead: Instead | None
     ) -> None:
-        options = options_of(home, row.run)
+        options = read_run_options(home, row.run)
         self._instead, self._chosen, self._given = instead, chosen, options.get("context")
         self._answers = RecordedAnswers(
             (
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
-                for _, request, answer in answered_requests(home, row.run)
+                for _, request, answer in list_answered_requests_of_tool(home, row.run)
             ),
             load_folder_redactor(Path(row.workspace), home).redact_request,
         )
@@ -270,7 +269,7 @@ def _shown(nodes: Iterable[str]) -> tuple[str, ...]:
 
 def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
     """The values of a checkpoint, with the contents of objects in their place."""
-    return checkpoint_of(*saver.serde.dumps_typed(checkpoint))["channel_values"]
+    return decode_checkpoint(*saver.serde.dumps_typed(checkpoint))["channel_values"]
 
 
 def differing_keys(made: Superstep) -> list[str]:

@@ -17,8 +17,9 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.run_copies import answered_requests, change_newest
-from interlock.engine.store.runs import options_of
+from interlock.engine.store.approvals import list_answered_requests_of_tool
+from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
     AsRecorded,
@@ -65,7 +66,7 @@ async def go_on_with(
 
 def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
-    kept = {**options_of(home, row.run), "fake": None, "record_to": None}
+    kept = {**read_run_options(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
     restored_options = restore_options(options, kept, row.workspace)
     chosen.check_model_switch(row.run)
@@ -94,7 +95,7 @@ async def _driven(
             return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in answered_requests(home, run):
+    for _, request, answer in list_answered_requests_of_tool(home, run):
         call = request["call"]
         answers.setdefault(_name(request, call["name"], call["args"]), []).append(answer)
     people = AsRecorded(answers, lambda request: _name(request, request["tool_name"], request["args"]))

@@ -24,17 +24,17 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, open_reader
+from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.run_copies import (
-    answered_requests,
     first_state_of,
     parent_of,
     request_hashes,
     seed,
 )
-from interlock.engine.store.runs import options_of, with_subtasks
+from interlock.engine.store.runs import read_run_options, run_and_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.langgraph_replay import (
@@ -215,7 +215,7 @@ def _workflow_now(home: Path, row: RunRow) -> Pipeline:
     """Return a run's workflow as it is today. Raise `InterlockError` if it can't be loaded."""
     folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
     options = Options(home=home, workspace=folder, env=dict(os.environ))
-    kept = {**options_of(home, row.run), "fake": None, "record_to": None}
+    kept = {**read_run_options(home, row.run), "fake": None, "record_to": None}
     chosen, _ = load_recorded_workflow(row.run, row.workflow, restore_options(options, kept, row.workspace))
     return chosen
 
@@ -287,7 +287,7 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Point]]:
     """Return a run, its workflow as it is today, and its root steps. Raise `UserError` if it has none."""
     row = find_run(home, name)
     Store(home).open()  # adds tables missing from an older store
-    if not root_checkpoints(home, row.run):
+    if not list_root_checkpoints(home, row.run):
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
     chosen = _workflow_now(home, row)
     return row, chosen, points(home, row.run, chosen)
@@ -311,7 +311,7 @@ def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
     """Return the root steps of a run; of one repeated after a kill, the newer."""
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
-    for one in root_checkpoints(home, run):
+    for one in list_root_checkpoints(home, run):
         found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.repeatable(one.values))
     return [found[number] for number in sorted(found)]
 
@@ -359,8 +359,8 @@ def _requests(home: Path, other: Path, run: str) -> list[str]:
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
-    with reading(home) as recorded:
-        subtasks = with_subtasks(recorded, run)[1:] if recorded else []
+    with open_reader(home) as recorded:
+        subtasks = run_and_subtasks(recorded, run)[1:] if recorded else []
     seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
         write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
@@ -436,7 +436,7 @@ async def _driven(
         return not over and (outcome.error or {}).get("type") != "script"
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in answered_requests(home, row.run):
+    for _, request, answer in list_answered_requests_of_tool(home, row.run):
         call = request["call"]
         asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
         answers.setdefault(_asked(chosen, asked), []).append(answer)
@@ -526,8 +526,8 @@ _ASKED = ("approval_mode", "chosen_mode", "mode", "protocol")
 
 def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[Prompt]:
     """The person's prompts after the first; with `step`, only those after that root step."""
-    inputs = [one for one in root_checkpoints(home, run) if one.source == "input"]
-    with reading(home) as conn:
+    inputs = [one for one in list_root_checkpoints(home, run) if one.source == "input"]
+    with open_reader(home) as conn:
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run) if conn else None
         for one in inputs[1:] if chain else ():
             start = pending_input(one.values) or one.values

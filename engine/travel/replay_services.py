@@ -20,7 +20,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
-from interlock.engine.store.runs import options_of, read_options
+from interlock.engine.store.runs import read_options, read_run_options
 from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
@@ -335,7 +335,10 @@ class Seen:
     ) -> None:
         """`states`: by root step. `steps`: those of the root graph."""
         self._row = row
-        self._alike = options_of(home, row.run).get("context_prompts") in (None, prompts_digest("context"))
+        self._alike = read_run_options(home, row.run).get("context_prompts") in (
+            None,
+            prompts_digest("context"),
+        )
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
         taken = [step for step in steps if not step.failed]

@@ -9,8 +9,8 @@ from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
-from interlock.engine.store.chain import messages_at
-from interlock.engine.store.checkpoints import current_state
+from interlock.engine.store.chain import read_messages_up_to
+from interlock.engine.store.checkpoints import read_newest_state
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.store.workspaces import undone
 from interlock.services.models.facts import ModelFacts
@@ -49,13 +49,13 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
 
 def _state(home: Path, run: RunRow) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
-    values = current_state(home, run.run)
+    values = read_newest_state(home, run.run)
     return {} if "head" in values else mask_secrets(values, load_folder_redactor(Path(run.workspace), home))
 
 
 def _messages(home: Path, run: str) -> list[dict[str, Any]]:
-    head = str(current_state(home, run).get("head") or "")
-    return [m.model_dump(mode="json", exclude_defaults=True) for m in messages_at(home, run, head)]
+    head = str(read_newest_state(home, run).get("head") or "")
+    return [m.model_dump(mode="json", exclude_defaults=True) for m in read_messages_up_to(home, run, head)]
 
 
 def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:

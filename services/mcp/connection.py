@@ -303,7 +303,7 @@ class RecordedConnection(Connection):
     """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`record`: JSON of what `known` returned; empty if the run never asked."""
+        """`record`: JSON of what `to_recorded_state` returned; empty if the run never asked."""
         super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem

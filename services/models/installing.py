@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,23 +18,17 @@ def install_command(
     """
     folder, program = prefix or Path(sys.prefix), python or sys.executable
     if (folder / "pipx_metadata.json").is_file():
-        return _join_words(["pipx", "inject", *(["--force"] if upgrade else []), _NAME, package])
+        return shlex.join(["pipx", "inject", *(["--force"] if upgrade else []), _NAME, package])
     if (folder / "uv-receipt.toml").is_file():
         own, others = _read_uv_receipt(folder)
         more = [word for name in [*others, package] for word in ("--with", name)]
-        return _join_words(["uv", "tool", "install", *more, *_upgrade_options(upgrade, package), own])
+        return shlex.join(
+            ["uv", "tool", "install", *more, *(["--upgrade-package", package] if upgrade else []), own]
+        )
     if _is_uv_environment(folder):
         more = ["--upgrade"] if upgrade else []
-        return _join_words(["uv", "pip", "install", *more, "--python", program, package])
-    return _join_words([program, "-m", "pip", "install", *(["-U"] if upgrade else []), package])
-
-
-def _join_words(words: Sequence[str]) -> str:
-    return shlex.join(words)
-
-
-def _upgrade_options(upgrade: bool, package: str) -> list[str]:
-    return ["--upgrade-package", package] if upgrade else []
+        return shlex.join(["uv", "pip", "install", *more, "--python", program, package])
+    return shlex.join([program, "-m", "pip", "install", *(["-U"] if upgrade else []), package])
 
 
 def _read_uv_receipt(folder: Path) -> tuple[str, list[str]]:

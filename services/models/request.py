@@ -99,7 +99,7 @@ class Provider(Protocol):
     """A source of models. A stream makes one attempt and never retries by itself."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Yield chunks as they arrive. Client exceptions pass through; `failure.explain` interprets them."""
+        """Yield chunks as they arrive. Client exceptions pass through; `failure.to_model_error` interprets them."""
         ...
 
 

@@ -13,7 +13,7 @@ from scripted import call
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read.run_path import run_path
-from interlock.engine.store import select
+from interlock.engine.store import select_rows
 from interlock.state.events import Event
 
 Replies = list[dict[str, Any]]
@@ -110,7 +110,7 @@ class Stage:
         )
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
-        return select(self.folder / "home", sql, *values)
+        return select_rows(self.folder / "home", sql, *values)
 
     def age(self, seconds: float) -> None:
         """Pretend that the run parked so many seconds earlier."""

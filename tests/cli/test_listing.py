@@ -32,9 +32,9 @@ def test_reading_an_empty_file_finds_nothing(place: Path) -> None:
 
 def test_reading_never_writes(made: Maker, place: Path) -> None:
     made.run("aa11")
-    from interlock.engine.store import reading
+    from interlock.engine.store import open_reader
 
-    with reading(place) as conn:
+    with open_reader(place) as conn:
         assert conn is not None
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             conn.stored("delete from runs")

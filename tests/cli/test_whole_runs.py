@@ -12,7 +12,7 @@ from folders import put, tree
 from scripted import tools
 
 from interlock.cli.session.input_line import InputHistory, Pastes
-from interlock.engine.store import select
+from interlock.engine.store import select_rows
 from interlock.services.files.blobs import inflate_body
 from interlock.web.drive_process import _LiveEventsWriter, live_events_file
 
@@ -108,7 +108,7 @@ def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, ho
     assert [r["run"] for r in json.loads(run("runs", "--json").out)] == [first]
     assert "unchanged" in run("show", first, "--verify").out
     assert rows_of(home / "interlock", second) == []
-    assert select(home / "interlock", "select 1 from lease where run = $1", second) == []
+    assert select_rows(home / "interlock", "select 1 from lease where run = $1", second) == []
     assert list((home / "interlock" / "outputs").iterdir()), "the first run's long records are still there"
     assert Path("a.txt").exists()
     run("runs", "rm", "latest")
@@ -123,7 +123,9 @@ def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
         told = run("doctor", *extra).out
         assert "ok      store" in told
         assert "damaged" not in told and "problem" not in told
-    ((record, body),) = select(home / "interlock", "select id, body from chain where file is null limit 1")
+    ((record, body),) = select_rows(
+        home / "interlock", "select id, body from chain where file is null limit 1"
+    )
     changed(
         home / "interlock",
         "update chain set body = $1 where id = $2",

@@ -13,7 +13,7 @@ from pathlib import Path
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.leases import fence
+from interlock.engine.store.leases import fence_commits
 from interlock.services.process.identity import current_process
 from interlock.state.errors import BusyError
 
@@ -56,7 +56,7 @@ async def hold(lease: Lease) -> None:
 
 def stop_in_transaction(store: Store, lease: Lease) -> None:
     conn = store.connect()
-    fence(conn, lease)
+    fence_commits(conn, lease)
     with conn.transaction():
         intend(conn, lease)
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -65,7 +65,7 @@ def stop_in_transaction(store: Store, lease: Lease) -> None:
 
 def stop_before_effect(store: Store, lease: Lease) -> None:
     conn = store.connect("FULL")
-    fence(conn, lease)
+    fence_commits(conn, lease)
     with conn.transaction():
         intend(conn, lease)
     os.kill(os.getpid(), signal.SIGSTOP)

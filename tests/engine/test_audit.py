@@ -13,7 +13,7 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import AUDITED, Record, packed
+from interlock.engine.store.audit import AUDITED, Record, pack_audit_record
 from interlock.engine.store.integrity import head, records, verify
 
 pytestmark = pytest.mark.sqlite
@@ -97,7 +97,7 @@ def _lied(conn: sqlite3.Connection, seq: int) -> None:
     record = Record.of(row)
     body = (record.body or "").replace("--approve", "page")
     assert body != record.body
-    changes = (*packed(record.key, body), seq)
+    changes = (*pack_audit_record(record.key, body), seq)
     conn.execute("update audit set key = ?, body = ? where seq = ?", changes)
 
 
@@ -255,7 +255,7 @@ def _other(table: str, name: str) -> str:
 
 def test_a_replaced_key_is_named(home: Path) -> None:
     (home / "audit" / "key").unlink()
-    audit_key._read.cache_clear()  # as in another process
+    audit_key._read_key_file.cache_clear()  # as in another process
     records, (unread, told, *_) = verify(home)
     assert "audit/head" in told and "INTERLOCK_AUDIT_KEY" in unread, unread
     assert unread.startswith(f"{records} records, from record 1 (")

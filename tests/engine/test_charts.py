@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.store import Store
-from interlock.engine.store.leases import fence
+from interlock.engine.store.leases import fence_commits
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
 from interlock.nodes.tools_batch import collect
@@ -226,7 +226,7 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
             return conn.execute("select status from runs").fetchone()[0]
 
         with closing(store.connect_driver()) as driver:
-            fence(driver, lease)
+            fence_commits(driver, lease)
             saver = Saver(driver)
             lease.release()
             saver.put(root, saved, {"source": "loop", "step": 1}, {})
@@ -235,7 +235,7 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
             assert stored() == status
         lease = asyncio.run(acquire_lease(store, "r"))
         with closing(store.connect_driver()) as driver:
-            fence(driver, lease)
+            fence_commits(driver, lease)
             Saver(driver).put(root, saved, {"source": "loop", "step": 1}, {})
             driver.flush()
             assert stored() == {"done": "done", "cancelled": "cancelled"}.get(ends, "failed")

@@ -15,7 +15,7 @@ from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import step_rows, waits
 from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
 from interlock.engine.store import Store, queries
-from interlock.engine.store.checkpoints import due_within
+from interlock.engine.store.checkpoints import list_due_nodes
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
 from interlock.state.deps import Token
@@ -132,7 +132,7 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
         row: Any = SimpleNamespace(run="r", status=status)
         path, whole = (
             read_path(run.home, row),
-            path_of(run.rows(), status, waits(run.home, "r"), (), due_within(run.home, "r")),
+            path_of(run.rows(), status, waits(run.home, "r"), (), list_due_nodes(run.home, "r")),
         )
         assert counts(run, path) == counts(run, whole)
         assert (path.waits, path.visits) == (whole.waits, whole.visits)

@@ -11,7 +11,7 @@ import pytest
 
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals, decide
+from interlock.engine.store.approvals import SqlApprovals, record_decision
 from interlock.engine.store.journal import HookLog
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.filesystem import OutputFiles
@@ -64,7 +64,7 @@ class Stage:
             choices=(choice,),
         )
         name = SqlApprovals(self.conn, "r").ask(request)
-        decide(self.conn, "r", name, Answer(choice=choice))
+        record_decision(self.conn, "r", name, Answer(choice=choice))
 
     @property
     def ran(self) -> list[str]:

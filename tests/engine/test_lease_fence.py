@@ -11,7 +11,7 @@ import pytest
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
-from interlock.engine.store.leases import fence
+from interlock.engine.store.leases import fence_commits
 from interlock.engine.store.tables import TABLES
 from interlock.state.errors import BusyError
 
@@ -28,7 +28,7 @@ def lease(store: Store) -> Iterator[Lease]:
 @pytest.fixture
 def conn(store: Store, lease: Lease) -> Iterator[Connection]:
     with closing(store.connect_driver()) as connected:
-        fence(connected, lease)
+        fence_commits(connected, lease)
         yield connected
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.engine.store import Store, queries
-from interlock.engine.store.blobs import named_by_others
+from interlock.engine.store.blobs import files_named_by_any_run
 from interlock.engine.store.model_calls import UsageLedger, usage_stats
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_child, insert_run
@@ -68,7 +68,7 @@ def test_runs_are_found_among_many_names(store: Store) -> None:
 def test_files_are_kept_for_many_names(store: Store) -> None:
     with closing(store.connect()) as conn, conn.transaction():
         conn.insert("named_files", {"name": "run7", "run": "other"})
-        assert named_by_others(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
+        assert files_named_by_any_run(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
 
 
 def test_a_budget_counts_many_runs(store: Store) -> None:

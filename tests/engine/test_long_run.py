@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from places import Place
 
-from interlock.engine.store import select
+from interlock.engine.store import select_rows
 
 BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "turns.py"
 
@@ -37,7 +37,7 @@ def test_a_checkpoint_of_main_stays_small_with_20_calls_side_by_side(tmp_path: P
     script.write_text(json.dumps([{"tool_calls": calls}, {"text": "done"}]))
     place.run("main", {"prompt": "go"}, model=f"script:{script}")
     sizes = "select max(length(checkpoint) + length(metadata)) from checkpoints where checkpoint_ns = ''"
-    ((largest,),) = select(tmp_path / "home", sizes)
-    ((left,),) = select(tmp_path / "home", "select count(*) from checkpoints where checkpoint_ns <> ''")
+    ((largest,),) = select_rows(tmp_path / "home", sizes)
+    ((left,),) = select_rows(tmp_path / "home", "select count(*) from checkpoints where checkpoint_ns <> ''")
     assert largest <= 8192
     assert left == 0, "rows of finished parts are dropped"

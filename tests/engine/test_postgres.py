@@ -10,7 +10,7 @@ from agent_runs.stage import Stage, call
 from databases import postgres_store
 from patience import until
 
-from interlock.engine.store import Store, select
+from interlock.engine.store import Store, select_rows
 from interlock.engine.store.connection import Connection, Rows, Values
 from interlock.engine.store.integrity import records, verify
 from interlock.engine.store.queue import put_job
@@ -149,5 +149,5 @@ def test_a_drive_uses_its_connection_in_one_thread(
     )
     assert outcome.status == "done" and (tmp_path / "work/1.txt").exists()
     assert [len(threads) for threads in users.values()] == [1] * len(users)
-    names = [name for (name,) in select(store.home, "select name from blobs where part = 0")]
+    names = [name for (name,) in select_rows(store.home, "select name from blobs where part = 0")]
     assert sum(name.startswith("snapshots/") for name in names) == 3, "before, between and after"

@@ -27,7 +27,7 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild_rows
-from interlock.engine.store import Store, select
+from interlock.engine.store import Store, select_rows
 from interlock.engine.store.retention import remove_run
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
@@ -232,7 +232,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
     assert (outcome.status, place.log()) == ("done", ["ran"])
     told = [
         body
-        for (row,) in select(place.home, "select body from chain")
+        for (row,) in select_rows(place.home, "select body from chain")
         if b"sleep 600" in (body := inflate_body(row)) and b'"context"' in body
     ]
     assert len(told) == 1

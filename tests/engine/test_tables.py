@@ -9,7 +9,7 @@ from commands import execute, one_call
 from databases import IN_POSTGRESQL
 
 from interlock.engine.read import list_runs
-from interlock.engine.store import ADDRESS, Store, select
+from interlock.engine.store import ADDRESS, Store, select_rows
 from interlock.engine.store.integrity import unreadable
 from interlock.engine.store.steps import StepRow
 from interlock.engine.store.tables import TABLES
@@ -77,7 +77,7 @@ def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Pat
                 (f"top-{name}", name),
             )
     assert {row.run: row.subtask for row in list_runs(tmp_path)} == {"top": False, "sub": True}
-    rows = select(tmp_path, "select id, seq from approvals order by seq")
+    rows = select_rows(tmp_path, "select id, seq from approvals order by seq")
     assert [tuple(row) for row in rows] == [("top-b", 1), ("top-a", 2)]
-    taken = select(tmp_path, f"select {', '.join(StepRow._fields)} from steps order by seq")
+    taken = select_rows(tmp_path, f"select {', '.join(StepRow._fields)} from steps order by seq")
     assert [tuple(row) for row in taken] == OLD_STEPS

@@ -8,7 +8,7 @@ from typing import Any
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import rebuild_rows
-from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.integrity import damage
@@ -133,7 +133,7 @@ def ending(scene: Scene) -> Ending:
             response=outcome["output"].get("response", ""),
             chain=_chain(outcome),
             tree=scene.tree(),
-            journal=_journal(conn, blobs_of(conn, scene.home / "outputs"), asked),
+            journal=_journal(conn, open_blob_storage(conn, scene.home / "outputs"), asked),
             effects=tuple(sorted(scene.effects())),
             unanswered=tuple(_unanswered(outcome)),
             asked_calls=asked,

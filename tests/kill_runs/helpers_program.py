@@ -17,8 +17,8 @@ from kill_runs.scene import RUN, Scene, call, shell
 from scripted import tools
 
 from interlock.engine import Options
-from interlock.engine.store.chain import dropped
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.chain import list_dropped_messages
+from interlock.engine.store.checkpoints import read_state_at_step
 
 _TURNS = 156
 _BIG = range(20, 26)
@@ -122,7 +122,7 @@ def crossed(scene: Scene) -> dict[str, int]:
         nodes = Counter(node for (node,) in conn.execute("select node from steps"))
         models = [m for (m,) in conn.execute("select distinct model from model_calls")]
         turns = conn.execute("select count(*) from model_calls where role = 'main'").fetchone()[0]
-    chains = dropped(scene.options.home, RUN)
+    chains = list_dropped_messages(scene.options.home, RUN)
     return {
         "turns": turns,
         "models": len(models),
@@ -138,7 +138,9 @@ def crossed(scene: Scene) -> dict[str, int]:
 def whole_ending(scene: Scene) -> Ending:
     """The ending with its output and the head, which identifies the whole conversation, including what was dropped."""
     output = {k: v for k, v in scene.outcome()["output"].items() if k != "stats"}
-    return replace(ending(scene), more={"output": output, "head": state_at(scene.options.home, RUN)["head"]})
+    return replace(
+        ending(scene), more={"output": output, "head": read_state_at_step(scene.options.home, RUN)["head"]}
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from folders import put
 from scripted import call, tools
 
 from interlock.engine import Options, Outcome
-from interlock.engine.store import placed, reading
+from interlock.engine.store import open_reader, state_directory_for_store
 from interlock.engine.store.connection import Connection
 
 RUN = "killtest"
@@ -72,11 +72,11 @@ class Scene:
     @property
     def home(self) -> Path:
         """Of the store: beside the scene, or on the server that KILL_STORE names."""
-        return placed(self.folder / "home", os.environ.get("KILL_STORE", ""))
+        return state_directory_for_store(self.folder / "home", os.environ.get("KILL_STORE", ""))
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        with reading(self.home) as conn:
+        with open_reader(self.home) as conn:
             assert conn is not None
             yield conn
 
@@ -128,5 +128,5 @@ class Scene:
 
     def exists(self) -> bool:
         """Whether the run is in the store: from then on it is resumed, never restarted."""
-        with reading(self.home) as conn:
+        with open_reader(self.home) as conn:
             return bool(conn and conn.execute("select count(*) from runs").fetchone()[0])

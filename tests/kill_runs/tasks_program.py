@@ -12,7 +12,7 @@ from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import Scene, call
 
 from interlock.engine import Options
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
 
 
@@ -56,7 +56,10 @@ def tasks_ending(scene: Scene) -> TreeEnding:
         return {"mode": scene.outcome()["output"].get("mode", ""), "runs": runs}
 
     def chains(conn: Connection) -> dict[str, str]:
-        heads = {run: state_at(scene.home, run)["head"] for (run,) in conn.execute("select run from runs")}
+        heads = {
+            run: read_state_at_step(scene.home, run)["head"]
+            for (run,) in conn.execute("select run from runs")
+        }
         return {run: conversation(conn, scene, run, head) for run, head in heads.items()}
 
     return tree_ending(scene, below, chains)

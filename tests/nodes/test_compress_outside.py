@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals, decide
+from interlock.engine.store.approvals import SqlApprovals, record_decision
 from interlock.engine.store.chain import SqlChain
 from interlock.nodes.compress import _facts_outside_conversation
 from interlock.services.transcript import ChainTranscript
@@ -28,7 +28,7 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
     assert _facts_outside_conversation({}, deps) == [], "a run that knows nothing says nothing"
     approvals.ask(request(1))
-    decide(conn, "run", approvals.ask(request(2)), Answer(choice="proceed_once"))
+    record_decision(conn, "run", approvals.ask(request(2)), Answer(choice="proceed_once"))
     todos = [{"description": "look <here>", "status": "pending"}]
     record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
     plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]

@@ -10,8 +10,8 @@ from places import Place
 
 from interlock.engine import Outcome, resume, run
 from interlock.engine.driver.stop import Stop
-from interlock.engine.store.chain import messages_at
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.chain import read_messages_up_to
+from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.state.events import Event
 
 SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch began; sleep 60"}}]}
@@ -49,7 +49,9 @@ def test_what_was_stopped_ends_and_the_prompt_is_answered_in_its_place(
 
     outcome = asyncio.run(cut_short())
     assert (outcome.status, outcome.output["response"]) == ("done", "as you wish")
-    told = messages_at(options.home, outcome.run, state_at(options.home, outcome.run)["head"])
+    told = read_messages_up_to(
+        options.home, outcome.run, read_state_at_step(options.home, outcome.run)["head"]
+    )
     said = [m.text for m in told if m.role == "user" and m.origin in (None, "person")]
     assert "go" in said[0] and "do that instead" in said[-1]
     assert [m.status for m in told if m.role == "tool"] == statuses

@@ -8,15 +8,15 @@ from scripted import shell, tools
 from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
-from interlock.engine.store.chain import messages_at
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.chain import read_messages_up_to
+from interlock.engine.store.checkpoints import read_state_at_step
 
 
 def sent(folder: Path) -> list[str]:
     """The person's messages in the newest run's conversation."""
     home = folder.parent / "state"
     run = list_runs(home)[0].run
-    messages = messages_at(home, run, state_at(home, run)["head"])
+    messages = read_messages_up_to(home, run, read_state_at_step(home, run)["head"])
     return [m.text for m in messages if m.role == "user" and m.origin == "person"]
 
 

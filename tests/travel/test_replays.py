@@ -20,7 +20,7 @@ from travel.trees import tree_of
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
-from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, recorded_run
@@ -200,7 +200,7 @@ _OTHERS: dict[str, Callable[[Any], Any]] = {
 def test_one_value_that_differs_in_a_late_step_is_found(desk: Desk, key: str) -> None:
     run = desk.run().run
     late = recorded_run(desk.home, run)[2][-3].step
-    (saved,) = [one for one in root_checkpoints(desk.home, run) if one.step == late]
+    (saved,) = [one for one in list_root_checkpoints(desk.home, run) if one.step == late]
     checkpoint = Serde().loads_typed((saved.kind, saved.saved))
     checkpoint["channel_values"][key] = _OTHERS[key](checkpoint["channel_values"][key])
     kind, body = Serde().dumps_typed(checkpoint)
