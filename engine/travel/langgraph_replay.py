@@ -20,9 +20,10 @@ from langgraph.errors import GraphInterrupt
 from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals, list_answered_requests_of_tool
+from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import decode_checkpoint
 from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
+from interlock.engine.store.run_copies import answered_requests
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
@@ -142,7 +143,7 @@ class _Record:
         self._answers = RecordedAnswers(
             (
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
-                for _, request, answer in list_answered_requests_of_tool(home, row.run)
+                for _, request, answer in answered_requests(home, row.run)
             ),
             load_folder_redactor(Path(row.workspace), home).redact_request,
         )

@@ -17,8 +17,7 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.approvals import list_answered_requests_of_tool
-from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.run_copies import answered_requests, change_newest
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
@@ -95,7 +94,7 @@ async def _driven(
             return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in list_answered_requests_of_tool(home, run):
+    for _, request, answer in answered_requests(home, run):
         call = request["call"]
         answers.setdefault(_name(request, call["name"], call["args"]), []).append(answer)
     people = AsRecorded(answers, lambda request: _name(request, request["tool_name"], request["args"]))

@@ -25,10 +25,10 @@ from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.run_copies import (
+    answered_requests,
     first_state_of,
     parent_of,
     request_hashes,
@@ -436,7 +436,7 @@ async def _driven(
         return not over and (outcome.error or {}).get("type") != "script"
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in list_answered_requests_of_tool(home, row.run):
+    for _, request, answer in answered_requests(home, row.run):
         call = request["call"]
         asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
         answers.setdefault(_asked(chosen, asked), []).append(answer)
