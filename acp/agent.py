@@ -52,7 +52,7 @@ Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
 
 
-async def serve(options: Options) -> None:
+async def serve_editor(options: Options) -> None:
     """Serve on this process's stdin and stdout until the client is gone; ends the process."""
     await Agent(options, Wire.of_this_process()).serve()
 
@@ -113,9 +113,9 @@ class Agent:
         given = params.get("protocolVersion")
         if not str(given).isdecimal():  # some clients send a text
             raise RpcError(PARAMS, f"initialize: protocolVersion is {given!r}, expected a whole number.")
-        client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
+        client: dict[str, Any] = _optional_param(params, "clientCapabilities", dict) or {}
         self._client = client
-        Thread(target=_import_ahead, daemon=True).start()
+        Thread(target=_preimport_modules, daemon=True).start()
         by_launch = as_object(client.get("_meta")).get("terminal-auth") is True
         in_terminal = by_launch or as_object(client.get("auth")).get("terminal") is True
         return {
@@ -127,7 +127,7 @@ class Agent:
                 "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": {name: dict[str, Any]() for name in _SESSIONS},
             },
-            "authMethods": [_terminal_login(), _LOGIN] if in_terminal else [_LOGIN],
+            "authMethods": [_terminal_auth_method(), _LOGIN] if in_terminal else [_LOGIN],
         }
 
     async def authenticate(self, params: Params) -> object:
@@ -140,14 +140,14 @@ class Agent:
         options = self._options_of(params)
         client = Client(options)
         await asyncio.to_thread(client.check_model)
-        name = await asyncio.to_thread(client.open_session, _folder(params))
+        name = await asyncio.to_thread(client.open_session, _session_folder(params))
         return {"sessionId": name, **self._state(await self._opened(name, options))}
 
     async def load(self, params: Params, replay: bool = True) -> object:
-        options, name = self._options_of(params), _text(params, "sessionId")
+        options, name = self._options_of(params), _require_string(params, "sessionId")
         if name in self._sessions:
             await self._sessions.pop(name).close()
-        known, folder = self._known(name), _folder(params)
+        known, folder = self._known(name), _session_folder(params)
         moved = not Path(known.workspace).is_dir()
         if known.workspace != str(folder) and not moved:
             raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
@@ -160,8 +160,8 @@ class Agent:
 
     async def fork(self, params: Params) -> object:
         options, client = self._options_of(params), Client(self._options)
-        folder = _folder(params)
-        known = self._known(_text(params, "sessionId"))
+        folder = _session_folder(params)
+        known = self._known(_require_string(params, "sessionId"))
         if not known.run:  # nothing to share: a session that begins there
             return await self.new(params)
         here = known.workspace == str(folder)
@@ -177,7 +177,7 @@ class Agent:
         return {}
 
     async def listed(self, params: Params) -> object:
-        wanted, start = _optional(params, "cwd", str), _optional(params, "cursor", str) or "0"
+        wanted, start = _optional_param(params, "cwd", str), _optional_param(params, "cursor", str) or "0"
         if not start.isdecimal():
             raise RpcError(PARAMS, f"session/list: {start!r} isn't a valid cursor.")
         rows = await asyncio.to_thread(self._rows, wanted and os.path.realpath(wanted))
@@ -205,7 +205,7 @@ class Agent:
         ]
 
     async def prompt(self, params: Params) -> object:
-        session, blocks = self._session(params), _list_of_objects(params, "prompt")
+        session, blocks = self._session(params), _require_objects(params, "prompt")
         return await session.prompt(blocks)
 
     async def cancel(self, params: Params) -> object:
@@ -213,12 +213,12 @@ class Agent:
         return {}
 
     async def set_mode(self, params: Params) -> object:
-        self._session(params).chosen.take("approval_mode", _text(params, "modeId"))
+        self._session(params).chosen.take("approval_mode", _require_string(params, "modeId"))
         return {}
 
     async def set_option(self, params: Params) -> object:
         chosen = self._session(params).chosen
-        chosen.take(_text(params, "configId"), params.get("value"))
+        chosen.take(_require_string(params, "configId"), params.get("value"))
         return {"configOptions": chosen.options()}
 
     async def _opened(
@@ -245,7 +245,7 @@ class Agent:
         return session.chosen.state()
 
     def _session(self, params: Params) -> "EditorSession":
-        name = _text(params, "sessionId")
+        name = _require_string(params, "sessionId")
         if name not in self._sessions:
             raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
         return self._sessions[name]
@@ -260,12 +260,15 @@ class Agent:
     def _options_of(self, params: Params) -> Options:
         """Options of a session: the folder, further folders, and the client's MCP servers."""
         more = [
-            _directory(d) for d in cast(list[object], _optional(params, "additionalDirectories", list) or [])
+            _require_directory(d)
+            for d in cast(list[object], _optional_param(params, "additionalDirectories", list) or [])
         ]
         folders = (*self._options.include_directories, *more)
-        servers = dict(map(_server, _list_of_objects(params, "mcpServers", needed=False)))
+        servers = dict(map(_parse_mcp_server, _require_objects(params, "mcpServers", needed=False)))
         over = {**self._options.overrides, **({"mcpServers": servers} if servers else {})}
-        return replace(self._options, workspace=_folder(params), include_directories=folders, overrides=over)
+        return replace(
+            self._options, workspace=_session_folder(params), include_directories=folders, overrides=over
+        )
 
 
 _METHODS: dict[str, Answer] = {
@@ -284,7 +287,7 @@ _METHODS: dict[str, Answer] = {
 }
 
 
-def _terminal_login() -> Frame:
+def _terminal_auth_method() -> Frame:
     """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
     name = "Choose a model in a terminal"
     command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
@@ -298,37 +301,37 @@ def _terminal_login() -> Frame:
     }
 
 
-def _import_ahead() -> None:
+def _preimport_modules() -> None:
     """While the person has still to type."""
     import_module("interlock.acp.session")
     import_module("interlock.engine.driver.runner")
 
 
-def _text(params: Params, name: str) -> str:
+def _require_string(params: Params, name: str) -> str:
     if not isinstance(value := params.get(name), str):
         raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected a string.")
     return value
 
 
-def _optional(params: Params, name: str, kind: type) -> Any:
+def _optional_param(params: Params, name: str, kind: type) -> Any:
     value = params.get(name)
     if value is not None and not isinstance(value, kind):
         raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected {kind.__name__}.")
     return value
 
 
-def _list_of_objects(params: Params, name: str, needed: bool = True) -> list[dict[str, Any]]:
-    found = _optional(params, name, list)
+def _require_objects(params: Params, name: str, needed: bool = True) -> list[dict[str, Any]]:
+    found = _optional_param(params, name, list)
     if (found is None and needed) or not all(isinstance(one, dict) for one in found or ()):
         raise RpcError(PARAMS, f"{name} is {json.dumps(found)[:60]}, expected a list of objects.")
     return found or []
 
 
-def _folder(params: Params) -> Path:
-    return _directory(params.get("cwd"))
+def _session_folder(params: Params) -> Path:
+    return _require_directory(params.get("cwd"))
 
 
-def _directory(value: object) -> Path:
+def _require_directory(value: object) -> Path:
     if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 - a text from outside
         raise RpcError(PARAMS, f"cwd is {json.dumps(value)[:60]}, expected the absolute path of a folder.")
     if not os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for names that are too long
@@ -336,7 +339,7 @@ def _directory(value: object) -> Path:
     return Path(os.path.realpath(value))
 
 
-def _server(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _parse_mcp_server(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """One of the client's MCP servers as settings name it."""
     try:
         name = str(given["name"])

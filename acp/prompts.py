@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from interlock.acp.drawing import Update
+from interlock.acp.session_updates import Update
 from interlock.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices, travel
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -30,7 +30,7 @@ _LONGEST_FILE = 256_000
 
 
 @dataclass
-class Given:
+class PromptContents:
     text: str = ""
     files: list[Path] = field(default_factory=list[Path])
     """Pictures and PDFs, to be attached."""
@@ -40,12 +40,14 @@ class Given:
     """Linked files beyond the workspace: the person is asked."""
 
 
-def given(blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], spool: Path) -> Given:
+def read_blocks(
+    blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], spool: Path
+) -> PromptContents:
     """Raises `RpcError` naming a block that can't be used. `spool`: where pictures are put."""
-    found, words = Given(), list[str]()
+    found, words = PromptContents(), list[str]()
     for number, block in enumerate(blocks):
         try:
-            words += _taken(block, found, workspace, roots, spool / str(number))
+            words += _read_block(block, found, workspace, roots, spool / str(number))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise RpcError(
                 PARAMS, f"prompt[{number}] ({block.get('type')!r}) is malformed: {error}."
@@ -54,32 +56,36 @@ def given(blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], spool
     return found
 
 
-def _taken(block: Block, found: Given, workspace: Path, roots: Sequence[Path], spool: Path) -> Iterator[str]:
+def _read_block(
+    block: Block, found: PromptContents, workspace: Path, roots: Sequence[Path], spool: Path
+) -> Iterator[str]:
     match block["type"]:
         case "text":
-            yield _text(block["text"])
+            yield _require_text(block["text"])
         case "image":
-            found.files.append(_kept(block["data"], block["mimeType"], spool))
+            found.files.append(_store_attachment(block["data"], block["mimeType"], spool))
         case "resource_link":
-            yield from _linked(str(block["uri"]), found, workspace, roots)
+            yield from _read_link(str(block["uri"]), found, workspace, roots)
         case "resource":
             resource: Block = block["resource"]
             if "text" in resource:
-                found.notes.append((_shown(str(resource["uri"]), workspace), _text(resource["text"])))
+                found.notes.append(
+                    (_display_uri(str(resource["uri"]), workspace), _require_text(resource["text"]))
+                )
             else:
                 kind = resource.get("mimeType") or mimetypes.guess_type(str(resource["uri"]))[0] or ""
-                found.files.append(_kept(resource["blob"], kind, spool))
+                found.files.append(_store_attachment(resource["blob"], kind, spool))
         case kind:
             raise ValueError(f"{kind!r} isn't supported; expected text, image, resource_link or resource")
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("'text' isn't a text")
     return value
 
 
-def _kept(data: object, kind: str, spool: Path) -> Path:
+def _store_attachment(data: object, kind: str, spool: Path) -> Path:
     if not isinstance(data, str):
         raise TypeError("its data isn't valid base64")
     file = spool.with_suffix(mimetypes.guess_extension(kind) or ".bin")
@@ -87,9 +93,9 @@ def _kept(data: object, kind: str, spool: Path) -> Path:
     return file
 
 
-def _linked(uri: str, found: Given, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
+def _read_link(uri: str, found: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
     """A file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
-    path = file_of(uri)
+    path = path_of_file_uri(uri)
     if path is None:
         yield f" {uri} "
         return
@@ -102,7 +108,7 @@ def _linked(uri: str, found: Given, workspace: Path, roots: Sequence[Path]) -> I
         yield f" {path} "
 
 
-def take_file(path: Path, found: Given) -> None:
+def attach_file(path: Path, found: PromptContents) -> None:
     """Give the run a file that the person agreed to: a picture or PDF as it is, another as its text."""
     from interlock.services.files.filesystem import UnreadableError, read_text
 
@@ -116,7 +122,7 @@ def take_file(path: Path, found: Given) -> None:
         found.notes.append((str(path), f"The file can't be read: {error}."))
 
 
-def file_of(uri: str) -> Path | None:
+def path_of_file_uri(uri: str) -> Path | None:
     """The file that an address names; None: it names none. Raises `ValueError`."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
@@ -127,8 +133,8 @@ def file_of(uri: str) -> Path | None:
     return Path(path)
 
 
-def _shown(uri: str, workspace: Path) -> str:
-    path = file_of(uri)
+def _display_uri(uri: str, workspace: Path) -> str:
+    path = path_of_file_uri(uri)
     return str(path.relative_to(workspace)) if path and path.is_relative_to(workspace) else uri
 
 
@@ -137,7 +143,7 @@ _OFFERED = 20
 """Prompts that `/rewind` offers: the newest."""
 
 
-class Session(Protocol):
+class CommandSession(Protocol):
     """What commands need of an editor's session."""
 
     talk: "Conversation"
@@ -155,19 +161,19 @@ class Command(NamedTuple):
     about: str
     hint: str
     """What may be typed after its name; empty: nothing."""
-    run: Callable[[Session, str], Awaitable[None]]
+    run: Callable[[CommandSession, str], Awaitable[None]]
 
 
-async def _undo(session: Session, rest: str) -> None:
+async def _undo_changes(session: CommandSession, rest: str) -> None:
     talk, call = session.talk, rest
     run = talk.this_run
     if not call:
         call, _ = await to_thread(lambda: talk.client.find_last_change(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)
-    session.say(_listed(changed) or "Nothing to undo: the files are as they were.")
+    session.say(_format_changes(changed) or "Nothing to undo: the files are as they were.")
 
 
-async def _rewind(session: Session, rest: str) -> None:
+async def _rewind_to_prompt(session: CommandSession, rest: str) -> None:
     points = await to_thread(lambda: travel.list_prompts(session.talk)[:_OFFERED])
     if not rest:
         names = [" ".join(point.text.split())[:70] for point in points]
@@ -180,54 +186,56 @@ async def _rewind(session: Session, rest: str) -> None:
         return
 
     async def agrees(changes: "Sequence[FileChange]") -> bool:
-        return await session.choose("Change the files, and go back?", _listed(changes), ["yes"]) == 0
+        return await session.choose("Change the files, and go back?", _format_changes(changes), ["yes"]) == 0
 
     before = points[chosen].before
     await session.moved_by(lambda: travel.rewind_conversation(session.talk, before, agrees))
 
 
-async def _fork(session: Session, _: str) -> None:
+async def _fork_run(session: CommandSession, _: str) -> None:
     await session.moved_by(lambda: travel.fork_conversation(session.talk))
 
 
-async def _compress(session: Session, _: str) -> None:
+async def _compress_conversation(session: CommandSession, _: str) -> None:
     travel.compress_conversation(session.talk)
 
 
-async def _plan(session: Session, rest: str) -> None:
+async def _start_plan(session: CommandSession, rest: str) -> None:
     choices.start_plan_mode(session.talk, rest)
 
 
-async def _continue(session: Session, _: str) -> None:
+async def _continue_run(session: CommandSession, _: str) -> None:
     if not session.talk.status:
         raise UserError("Nothing to continue: the last turn has ended. Say what to do.")
     session.talk.submit("")
 
 
 COMMANDS: Mapping[str, Command] = {
-    "undo": Command("Undo the last file change, one call, or all changes", "CALL, or all", _undo),
-    "rewind": Command("Go back to one of your prompts, with the files", "prompts to go back", _rewind),
-    "fork": Command("Continue in a fork of this run, in the same folder", "", _fork),
-    "compress": Command("Compress the conversation into a summary", "", _compress),
-    "plan": Command("Plan first, and change nothing until you approve the plan", "prompt", _plan),
-    "continue": Command("Resume a run that stopped midway", "", _continue),
+    "undo": Command("Undo the last file change, one call, or all changes", "CALL, or all", _undo_changes),
+    "rewind": Command(
+        "Go back to one of your prompts, with the files", "prompts to go back", _rewind_to_prompt
+    ),
+    "fork": Command("Continue in a fork of this run, in the same folder", "", _fork_run),
+    "compress": Command("Compress the conversation into a summary", "", _compress_conversation),
+    "plan": Command("Plan first, and change nothing until you approve the plan", "prompt", _start_plan),
+    "continue": Command("Resume a run that stopped midway", "", _continue_run),
 }
 
 
-def typed(text: str) -> tuple[Command, str] | None:
+def parse_command(text: str) -> tuple[Command, str] | None:
     """The command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
     found = _TYPED.match(text.strip())
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
-def skill(text: str, own: ExtensionReader) -> str:
+def expand_skill(text: str, own: ExtensionReader) -> str:
     """A prompt as the run is given it: a skill's name becomes a request to use the skill."""
     found = _TYPED.match(text.strip())
     known = found and found[1] in own.own().skills and found[1] not in own.own().commands
     return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
 
 
-def offered(own: ExtensionReader) -> Update:
+def commands_update(own: ExtensionReader) -> Update:
     """All commands, as the client completes them."""
     found = own.own()
     rows = {name: (command.about, command.hint) for name, command in COMMANDS.items()}
@@ -239,5 +247,5 @@ def offered(own: ExtensionReader) -> Update:
     return {"sessionUpdate": "available_commands_update", "availableCommands": commands}
 
 
-def _listed(changes: "Sequence[FileChange]") -> str:
+def _format_changes(changes: "Sequence[FileChange]") -> str:
     return "\n".join(f"- {change.mark} `{change.path}`" for change in changes)

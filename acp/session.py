@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.acp import asking, prompts
-from interlock.acp.drawing import Drawing, Update, said
-from interlock.acp.prompts import Block, Given, given, take_file
-from interlock.acp.settings import Chosen
+from interlock.acp import permission_requests, prompts
+from interlock.acp.prompts import Block, PromptContents, attach_file, read_blocks
+from interlock.acp.session_options import SessionOptions
+from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
 from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
@@ -44,7 +44,7 @@ class EditorSession:
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         terminals = as_object(client.get("_meta")).get("terminal_output") is True
-        self.drawing = Drawing(self.talk.workspace, terminals)
+        self.drawing = UpdateRenderer(self.talk.workspace, terminals)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
         self._shown: asyncio.Future[None] | None = None
@@ -63,11 +63,11 @@ class EditorSession:
         """Read the settings. Raises `InterlockError`."""
         self.talk.begin()
         self._watching = asyncio.create_task(self.talk.watch())
-        self.chosen = await asyncio.to_thread(Chosen, self.talk, self.update, self.keep)
+        self.chosen = await asyncio.to_thread(SessionOptions, self.talk, self.update, self.keep)
 
     def offer(self) -> None:
         """Tell the client which commands there are."""
-        self.update(prompts.offered(self._own))
+        self.update(prompts.commands_update(self._own))
 
     async def close(self) -> None:
         """Stop; an open question stays open, for whoever loads the session."""
@@ -105,13 +105,15 @@ class EditorSession:
 
     async def _sent(self, blocks: Sequence[Block], spool: Path) -> None:
         talk = self.talk
-        found = given(blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool)
-        if command := prompts.typed(found.text):
+        found = read_blocks(
+            blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool
+        )
+        if command := prompts.parse_command(found.text):
             return await self._executed(*command)
         await self._ask_for_outside(found)
         if self._cancelled:
             return None
-        found.text = prompts.skill(found.text, self._own)
+        found.text = prompts.expand_skill(found.text, self._own)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
             self._withdraw()
             while talk.busy and not self._cancelled:
@@ -124,7 +126,7 @@ class EditorSession:
         text = found.text or ("See what is attached." if attach or found.notes else "")
         if not text and talk.status not in UNFINISHED:
             raise RpcError(PARAMS, "The prompt is empty. Say what to do.")
-        if talk.status == "waiting" and any(map(asking.needs_text, self._open())):
+        if talk.status == "waiting" and any(map(permission_requests.needs_text, self._open())):
             self._answer = text
             talk.ask_again()
         else:
@@ -143,19 +145,21 @@ class EditorSession:
         if self.talk.busy:
             await self._over()
 
-    async def _ask_for_outside(self, found: Given) -> None:
+    async def _ask_for_outside(self, found: PromptContents) -> None:
         """A linked file beyond the workspace is read only if the person agrees."""
         for path in found.outside:
             about = f"`{path}` is outside the workspace."
             if await self.choose(f"Read {path}?", about, ["yes"]) == 0:
-                take_file(path, found)
+                attach_file(path, found)
 
     async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None:
         """Which of these the person chooses; None: none of them."""
         self._choices += 1
         name = f"choice-{self._choices}"
         self.update(self.drawing.announce(name, "", {}, title))
-        asked = asyncio.ensure_future(asking.choose(self._wire, self.name, name, title, about, names))
+        asked = asyncio.ensure_future(
+            permission_requests.request_choice(self._wire, self.name, name, title, about, names)
+        )
         self._asking = "", asked
         await asyncio.wait({asked})
         self._asking = None
@@ -164,7 +168,7 @@ class EditorSession:
         return chosen
 
     def say(self, text: str) -> None:
-        self.update(said("agent_message", f"{text}\n"))
+        self.update(message_chunk("agent_message", f"{text}\n"))
 
     async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
         """Let a command go to another run, whose conversation the editor shows already. Raises `InterlockError`."""
@@ -196,9 +200,9 @@ class EditorSession:
                 code = NO_LOGIN if error.get("type") == "credentials" else INTERNAL
                 raise RpcError(code, problem, {"run": self.talk.run, **error})
         elif result.error and result.error["type"] not in _KNOWN:
-            self.update(said("agent_message", f"\n{result.error['message']}\n"))
+            self.update(message_chunk("agent_message", f"\n{result.error['message']}\n"))
         reason = _STOP_REASONS.get(result.exit_code if result else 0, "end_turn")
-        return {"stopReason": reason, **_usage(result)}
+        return {"stopReason": reason, **_token_usage(result)}
 
     def cancel(self) -> None:
         """Stop the turn. An open question is withdrawn; an answer that crosses this counts for nothing."""
@@ -242,10 +246,10 @@ class EditorSession:
             self.say(notice.text)
         elif notice.kind in ("unsent", "elsewhere"):
             self._elsewhere |= notice.kind == "elsewhere"
-            self.update(said("agent_thought", f"{notice.text}\n"))
+            self.update(message_chunk("agent_thought", f"{notice.text}\n"))
         elif notice.kind == "unfinished" and (self._turn is None or self._elsewhere):
             again = "It stopped midway. /continue goes on; or say what to do instead."
-            self.update(said("agent_thought", f"{again}\n"))
+            self.update(message_chunk("agent_thought", f"{again}\n"))
 
     def prompted(self, _prompt: str, /) -> None:
         """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
@@ -279,7 +283,7 @@ class EditorSession:
             await asyncio.wait({self._asking[1]})
             asked, self._asking = self._asking[1], None
             if self._cancelled:
-                return [*made, *filter(None, map(asking.cancelled, requests[len(made) :]))]
+                return [*made, *filter(None, map(permission_requests.cancel_decision, requests[len(made) :]))]
             if asked.cancelled():  # decided elsewhere, or given up for another prompt
                 continue
             try:
@@ -294,17 +298,24 @@ class EditorSession:
 
     async def _decision(self, request: Pending) -> Decision | None:
         words, self._answer = self._answer, ""
-        if asking.needs_text(request):
+        if permission_requests.needs_text(request):
             if words:
-                return asking.decide_with_answers(request, [words])
+                return permission_requests.decide_with_answers(request, [words])
             if as_object(self._client.get("elicitation")).get("form") is not None:
-                return await asking.ask_in_words(self._wire, self.name, request)
-            self.update(said("agent_message", "\n".join(asking.questions(asking.describe_request(request)))))
+                return await permission_requests.request_form(self._wire, self.name, request)
+            self.update(
+                message_chunk(
+                    "agent_message",
+                    "\n".join(
+                        permission_requests.question_lines(permission_requests.describe_request(request))
+                    ),
+                )
+            )
             return None
-        if (name := asking.call_name(request, self.drawing)) not in self.drawing.announced:
-            headline = asking.describe_request(request).headline
+        if (name := permission_requests.tool_call_id(request, self.drawing)) not in self.drawing.announced:
+            headline = permission_requests.describe_request(request).headline
             self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
-        decision = await asking.ask(self._wire, self.name, request, self.drawing)
+        decision = await permission_requests.request_permission(self._wire, self.name, request, self.drawing)
         if decision is None:
             self.say(f"A request stays open: interlock approvals {self.talk.run}. Or say what to do instead.")
         elif decision.choice == "cancel":
@@ -319,7 +330,7 @@ class EditorSession:
         """Nothing: a session has no queue, because a second prompt is refused."""
 
 
-def _usage(result: Result | None) -> dict[str, Any]:
+def _token_usage(result: Result | None) -> dict[str, Any]:
     stats = result.stats if result else {}
     if "total_tokens" not in stats:
         return {}

@@ -113,8 +113,8 @@ class Wire:
             frame = json.loads(line.decode())
         except (ValueError, RecursionError) as error:
             return self._refuse(PARSE, f"The frame isn't JSON in UTF-8: {error}.")
-        if problem := _problem(frame):
-            return self._refuse(INVALID, problem, _id_of(frame))
+        if problem := _frame_problem(frame):
+            return self._refuse(INVALID, problem, _frame_id(frame))
         self._loop.call_soon_threadsafe(self._came, frame)
         return None
 
@@ -154,12 +154,12 @@ class Wire:
                 self._changed.notify_all()
 
 
-def _id_of(frame: object) -> str | int | None:
+def _frame_id(frame: object) -> str | int | None:
     name = as_object(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 
-def _problem(frame: object) -> str:
+def _frame_problem(frame: object) -> str:
     """What is wrong with a decoded frame; empty: nothing."""
     if not isinstance(frame, dict):
         return "A frame is one JSON object; batches aren't supported."

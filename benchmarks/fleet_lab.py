@@ -303,7 +303,7 @@ def cpu_of(folder: Path, *, drives: bool = False) -> float:
 
     `drives`: with what forks them for the workers of this environment, which works nowhere.
     """
-    forks = [pid for pid in _processes() if drives and b"interlock.cli.warm.forker" in _words(pid)]
+    forks = [pid for pid in _processes() if drives and b"interlock.cli.warm.fork_server" in _words(pid)]
     ours = {pid for pid in forks if _words(pid).startswith(os.fsencode(sys.prefix))}
     ticks = 0
     for pid in {*left_in(folder), *ours}:

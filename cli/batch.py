@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.driving import notified, tell_trace
-from interlock.cli.inputs import batch_lines
+from interlock.cli.driving import await_notifications, print_trace
+from interlock.cli.inputs import read_batch
+from interlock.cli.render.json_views import error_object, outcome_object
 from interlock.cli.render.output import write_json
-from interlock.cli.render.structured import error_object, outcome_object
 from interlock.engine.client import ENDED, Client, Options, Outcome
 from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError
@@ -36,7 +36,7 @@ def run_batch(
     folder = (options.workspace or Path.cwd()).resolve()
     lines = {
         line: given if isinstance(given, InputError) else {**defaults, **given}
-        for line, given in batch_lines(name, parse)
+        for line, given in read_batch(name, parse)
     }
     batch = find_newest_batch(options.home, workflow, name, folder) if resumes else None
     if batch:
@@ -50,10 +50,10 @@ def run_batch(
         try:
             if isinstance(given, InputError):
                 raise given
-            outcome = _outcome(batch, line, workflow, given, options)
-            outcome = notified(outcome, [outcome.notifying])
+            outcome = _run_line(batch, line, workflow, given, options)
+            outcome = await_notifications(outcome, [outcome.notifying])
             write_json(outcome_object(outcome))
-            tell_trace(outcome, options)
+            print_trace(outcome, options)
             code = outcome.exit_code
         except BusyError as error:  # another process goes on with the line
             write_json({"error": {"field": "", "type": error.kind, "message": str(error)}})
@@ -70,7 +70,7 @@ def run_batch(
     return exit_code
 
 
-def _outcome(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], options: Options) -> Outcome:
+def _run_line(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], options: Options) -> Outcome:
     run = batch.run_id_of_line(line)
     if line not in batch.begun:
         client = Client(replace(options, batch=batch.kept(line, given)))

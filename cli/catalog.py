@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.cli.near import did_you_mean, near
+from interlock.cli.suggestions import close_matches, format_suggestion
 from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
 from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
 
@@ -96,19 +96,19 @@ COMMANDS = {
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def parser_of(name: str) -> "Parser":
+def build_parser(name: str) -> "Parser":
     """The parser of a command, or of `prompt`, which nobody types."""
-    return _of_prompts() if name == "prompt" else _made(name, name)
+    return _build_prompt_parser() if name == "prompt" else _build_command_parser(name, name)
 
 
 @cache
-def _of_prompts() -> "Parser":
+def _build_prompt_parser() -> "Parser":
     """Made once: the warm process has it before a prompt comes."""
-    return _made("prompt", "")
+    return _build_command_parser("prompt", "")
 
 
-def _made(name: str, typed: str) -> "Parser":
-    command = _command(name)
+def _build_command_parser(name: str, typed: str) -> "Parser":
+    command = _load_command(name)
     kind, parts = command.takes
     made = kind(typed)
     if not command.__module__.startswith("interlock.cli."):
@@ -118,22 +118,22 @@ def _made(name: str, typed: str) -> "Parser":
     return made
 
 
-def execute(name: str, arguments: list[str]) -> int:
+def execute_command(name: str, arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    return _command(name)(parser_of(name).parse(arguments)) or 0
+    return _load_command(name)(build_parser(name).parse(arguments)) or 0
 
 
-def _command(name: str) -> Any:
+def _load_command(name: str) -> Any:
     row = COMMANDS.get(name)
     if name != "prompt" and (row is None or row.place.endswith("/")):
         entry = find_entry_point(_GROUP, name)
         assert entry is not None, name
-        return load(entry)
+        return load_entry_point(entry)
     module = import_module(f"interlock.cli.commands.{row.place if row else 'work'}")
     return getattr(module, f"{name}_" if iskeyword(name) else name)
 
 
-def load(entry: EntryPoint) -> Any:
+def load_entry_point(entry: EntryPoint) -> Any:
     """Import what an entry point names. Raises `SetupError` if that fails."""
     try:
         return entry.load()
@@ -145,13 +145,13 @@ def load(entry: EntryPoint) -> Any:
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
-    for group, rows in _listed().items():
+    for group, rows in _listed_commands().items():
         lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for usage, summary in rows)]
     text = Path(__file__).with_name("help") / "commands.txt"
     return text.read_text("utf-8").replace("COMMANDS", "\n".join(lines), 1)
 
 
-def _listed() -> dict[str, list[tuple[str, str]]]:
+def _listed_commands() -> dict[str, list[tuple[str, str]]]:
     """Return usage and summary of each command that is here, by group; those of other packages come last."""
     found = {
         group: [(usage, summary) for _, usage, summary in rows if usage.partition(" ")[0] in COMMANDS]
@@ -162,7 +162,7 @@ def _listed() -> dict[str, list[tuple[str, str]]]:
     return {group: rows for group, rows in found.items() if rows}
 
 
-_ELSEWHERE = {
+_OTHER_AGENTS_COMMANDS = {
     **dict.fromkeys(("config", "settings"), "doctor"),
     **dict.fromkeys(("login", "logout"), "auth"),
     **dict.fromkeys(("ls", "list", "ps", "sessions", "status"), "runs"),
@@ -173,9 +173,9 @@ _ELSEWHERE = {
 """Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
 
 
-def command_of(argv: list[str]) -> tuple[str, list[str]]:
+def parse_command(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
-    place = _first_word(argv)
+    place = _index_of_first_word(argv)
     if place is None:
         return "prompt", argv
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
@@ -188,30 +188,30 @@ def command_of(argv: list[str]) -> tuple[str, list[str]]:
         )
     if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
         return word, rest
-    meant = [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]
-    if word in _ELSEWHERE and not rest:
-        meant = [_ELSEWHERE[word]]
+    meant = [name for name in close_matches(word, [*COMMANDS, "help"], 0.7) if _accepts_arguments(name, rest)]
+    if word in _OTHER_AGENTS_COMMANDS and not rest:
+        meant = [_OTHER_AGENTS_COMMANDS[word]]
     if meant:
         prompt = shlex.quote(" ".join(argv))
         raise UserError(
-            f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
+            f"No command {word!r}.{format_suggestion(meant)} To send it as a prompt: interlock -p {prompt}"
         )
     return "prompt", argv
 
 
-def _fits(name: str, arguments: list[str]) -> bool:
+def _accepts_arguments(name: str, arguments: list[str]) -> bool:
     """Whether a command accepts these words: `show` takes `latest`, but not `does the login work`."""
     words = [argument for argument in arguments if argument not in ("-h", "--help")]
     if not words or name == "help":
         return not words
     try:
-        parser_of(name).parse(words)
+        build_parser(name).parse(words)
     except UserError:
         return False
     return True
 
 
-def _first_word(argv: list[str]) -> int | None:
+def _index_of_first_word(argv: list[str]) -> int | None:
     if argv and not argv[0].startswith("-"):
         return 0
     flags, words = None, enumerate(argv)
@@ -220,7 +220,7 @@ def _first_word(argv: list[str]) -> int | None:
             return None
         if not word.startswith("-") or word == "-":
             return place
-        flags = flags or parser_of("prompt")  # built only where no -p comes first
+        flags = flags or build_parser("prompt")  # built only where no -p comes first
         if flags.takes_value(word):
             next(words, None)
     return None

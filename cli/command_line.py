@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from interlock.cli.catalog import COMMANDS, command_of, execute, root_help
+from interlock.cli.catalog import COMMANDS, execute_command, parse_command, root_help
 from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import visible
@@ -20,33 +20,37 @@ _STARTING = frozenset({"run", "resume", "hooks", "policy", "mcp", "acp", "diagra
 aren't listed: `prompt`, and what other packages add."""
 
 
-def run(argv: list[str], own_process: bool) -> int:
+def run_command_line(argv: list[str], own_process: bool) -> int:
     """Run it; returns the exit code. `own_process`: the process is there for it alone."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _dispatch(argv, own_process)
+        code = _dispatch_command(argv, own_process)
         if own_process:
             sys.stdout.flush()
         return code
     except InterlockError as error:
-        return _report(argv, error, _output_lost(argv, error) or error)
+        return _report_error(argv, error, _diagnose_lost_output(argv, error) or error)
     except BrokenPipeError:
         from interlock.cli.render.output import close_stdout
 
         close_stdout()
         return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
-        _end_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
+        _end_structured_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
         from interlock.state.errors import as_bug_error
 
-        return _report(argv, error, _output_lost(argv, error) or _explained(error) or as_bug_error(error))
+        return _report_error(
+            argv,
+            error,
+            _diagnose_lost_output(argv, error) or _diagnose_store_error(error) or as_bug_error(error),
+        )
 
 
-def _output_lost(argv: list[str], error: Exception) -> InterlockError | None:
+def _diagnose_lost_output(argv: list[str], error: Exception) -> InterlockError | None:
     """Diagnose the error as one of stdout, and give stdout up; None: it can still be written."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError) or cause.filename or cause.errno not in _UNWRITABLE:
@@ -57,12 +61,12 @@ def _output_lost(argv: list[str], error: Exception) -> InterlockError | None:
         from interlock.cli.render.output import close_stdout
 
         close_stdout()
-        kept = " What the run did is kept: interlock show latest" if _drives(argv) else ""
+        kept = " What the run did is kept: interlock show latest" if _is_driving_command(argv) else ""
         return RunError(f"Can't write the output: {lost.strerror}. Free some space, or redirect it.{kept}")
     return None
 
 
-def _explained(error: Exception) -> InterlockError | None:
+def _diagnose_store_error(error: Exception) -> InterlockError | None:
     """Diagnose an exception that isn't ours as a full or damaged store or disk; None: a bug."""
     from interlock.engine.client import Client
 
@@ -75,45 +79,45 @@ def _explained(error: Exception) -> InterlockError | None:
         return None
 
 
-def _report(argv: list[str], error: Exception, shown: InterlockError) -> int:
-    _end_output(argv, shown)
+def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> int:
+    _end_structured_output(argv, shown)
     text = f"interlock: {shown}"
     if {"-d", "--debug"} & set(argv):
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
-    from interlock.cli.render.output import redacted
+    from interlock.cli.render.output import redact_secrets
 
-    print(visible(redacted(text)), file=sys.stderr)
+    print(visible(redact_secrets(text)), file=sys.stderr)
     return shown.exit_code
 
 
-def _end_output(argv: list[str], error: InterlockError) -> None:
+def _end_structured_output(argv: list[str], error: InterlockError) -> None:
     """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
     words = argv[: argv.index("--")] if "--" in argv else argv
     found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
-    if error.shown or found is None or not _drives(argv):
+    if error.shown or found is None or not _is_driving_command(argv):
         return
-    from interlock.cli.driving import fail
-    from interlock.cli.render.structured import JsonView, StreamJsonView
+    from interlock.cli.driving import show_failure
+    from interlock.cli.render.json_views import JsonView, StreamJsonView
 
-    fail(JsonView() if found[1] == "json" else StreamJsonView(), error)
+    show_failure(JsonView() if found[1] == "json" else StreamJsonView(), error)
 
 
-def _drives(argv: list[str]) -> bool:
+def _is_driving_command(argv: list[str]) -> bool:
     return bool(argv) and (argv[0] not in COMMANDS or argv[0] in _DRIVING)
 
 
-def _dispatch(argv: list[str], own_process: bool) -> int:
+def _dispatch_command(argv: list[str], own_process: bool) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:2], "--help"]
     if argv[:1] in (["-h"], ["--help"]):
         print(root_help(), end="")
         return 0
     if argv[:1] == ["__complete"]:
-        from interlock.cli.commands.completion import answer
+        from interlock.cli.commands.completion import print_completions
 
-        return answer(argv[1:])
+        return print_completions(argv[1:])
     if argv[:1] in (["-v"], ["--version"]):
         print(f"interlock {VERSION}")
         return 0
@@ -121,11 +125,11 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
         Path.home()
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
-    name, rest = command_of(argv)
+    name, rest = parse_command(argv)
     if own_process and (name in _STARTING or name not in COMMANDS):
-        from interlock.cli.startup import pause_collection
+        from interlock.cli.startup import pause_garbage_collection
         from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
-        pause_collection()
-    return execute(name, rest)
+        pause_garbage_collection()
+    return execute_command(name, rest)

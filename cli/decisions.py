@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.inputs import json_object, read_spec
-from interlock.cli.near import nearest
-from interlock.cli.parsing import Parser, flag
+from interlock.cli.inputs import parse_json_object, read_spec
+from interlock.cli.parsing import Parser, add_flag
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, not_shown, question
+from interlock.cli.render.pending_requests import ALWAYS, PREVIEW_LINES, hidden_lines_hint, request_lines
+from interlock.cli.suggestions import suggest_nearest
 from interlock.cli.terminal import drop_typed_input
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from interlock.state.calls import Choice
 
 
-class _Add(argparse.Action):
+class _AppendDecision(argparse.Action):
     """Keeps decisions in typing order, so that --reason and --always apply to the one before them."""
 
     def __call__(
@@ -54,15 +54,20 @@ def add_decision_flags(parser: Parser) -> None:
     title = "decide (ID: a number or id from `interlock approvals RUN`, or all)"
     group = parser.add_argument_group(title)
     parser.set_defaults(decisions=[])
-    flag(group, "--approve --allow ID", "run the call as shown", action=_Add)
+    add_flag(group, "--approve --allow ID", "run the call as shown", action=_AppendDecision)
     for choice, (always, _) in ALWAYS.items():
-        flag(group, always, _ALWAYS_HELP[choice], action=_Add, nargs=0, dest="always")
-    flag(group, "--reject --deny ID", "refuse the call; the model continues", action=_Add)
-    flag(group, "--reason TEXT", "after --reject: the reason, sent to the model", action=_Add)
-    flag(group, "--edit ID[=JSON|@FILE]", "run the call with these arguments", action=_Add)
-    flag(group, "--answer ID=TEXT", "answer a question; for an unknown outcome: redo or skip", action=_Add)
+        add_flag(group, always, _ALWAYS_HELP[choice], action=_AppendDecision, nargs=0, dest="always")
+    add_flag(group, "--reject --deny ID", "refuse the call; the model continues", action=_AppendDecision)
+    add_flag(group, "--reason TEXT", "after --reject: the reason, sent to the model", action=_AppendDecision)
+    add_flag(group, "--edit ID[=JSON|@FILE]", "run the call with these arguments", action=_AppendDecision)
+    add_flag(
+        group,
+        "--answer ID=TEXT",
+        "answer a question; for an unknown outcome: redo or skip",
+        action=_AppendDecision,
+    )
     help_ = "cancel this call and the rest of its batch; at a graph's question: the run"
-    flag(group, "--cancel [ID]", help_, action=_Add, nargs="?", const="all")
+    add_flag(group, "--cancel [ID]", help_, action=_AppendDecision, nargs="?", const="all")
 
 
 _ALWAYS_HELP = {
@@ -93,21 +98,25 @@ def decisions_from(
     last: list[str] = []
     for kind, value, option in typed:
         if kind in ("always", "reason"):
-            _amend(found, last, waiting, kind, value, str(option))
+            _amend_decisions(found, last, waiting, kind, value, str(option))
             continue
         name, equals, rest = str(value).partition("=")
         last = []
         to_all = (kind, name) == ("answer", "all")
-        for request in _answerable(rest, waiting) if to_all else _named(name, waiting, kind, past):
+        for request in (
+            _requests_with_same_answer(rest, waiting)
+            if to_all
+            else _requests_named(name, waiting, kind, past)
+        ):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
-            made = _decision(kind, request, rest if equals else None)
+            made = _build_decision(kind, request, rest if equals else None)
             found[request["id"]] = replace(made, door=f"--{kind}")
             last.append(request["id"])
     return list(found.values())
 
 
-def _amend(
+def _amend_decisions(
     found: dict[str, Decision], last: list[str], waiting: Sequence[Request], kind: str, value: Any, flag: str
 ) -> None:
     """Apply `--reason` or an always-flag to the decisions right before it."""
@@ -121,10 +130,12 @@ def _amend(
             found[name] = replace(old, feedback=str(value))
             continue
         request = next(r for r in waiting if r["id"] == name)
-        found[name] = replace(old, choice=_allowed(request, _FLAG_CHOICES[flag], flag))
+        found[name] = replace(old, choice=_require_allowed_choice(request, _FLAG_CHOICES[flag], flag))
 
 
-def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]) -> list[Request]:
+def _requests_named(
+    name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]
+) -> list[Request]:
     if name == "all":
         if kind == "edit":
             raise UserError(
@@ -140,11 +151,11 @@ def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, 
         return found
     shown = ", ".join(f"{r['number']} ({r['id']})" if r["number"] else r["id"] for r in waiting)
     why = past.get(name) or f"No request {name!r} waits"
-    near = "" if name in past else nearest(name, [str(r["id"]) for r in waiting])
+    near = "" if name in past else suggest_nearest(name, [str(r["id"]) for r in waiting])
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
-def _answerable(text: str, waiting: Sequence[Request]) -> list[Request]:
+def _requests_with_same_answer(text: str, waiting: Sequence[Request]) -> list[Request]:
     """The requests that one answer to all answers: unknown outcomes, or several questions that ask the same."""
     if text in ("redo", "skip") and (found := [r for r in waiting if r["kind"] == "outcome"]):
         return found
@@ -158,29 +169,29 @@ def _answerable(text: str, waiting: Sequence[Request]) -> list[Request]:
     )
 
 
-def _decision(kind: str, request: Request, rest: str | None) -> Decision:
+def _build_decision(kind: str, request: Request, rest: str | None) -> Decision:
     name = request["id"]
     if rest is not None and kind not in ("edit", "answer"):
         raise UserError(f"--{kind} takes an id alone, got {name}={rest!r}.")
     if kind == "edit":
-        _allowed(request, "modify", "--edit")
-        return changed(request, rest)
+        _require_allowed_choice(request, "modify", "--edit")
+        return edit_arguments(request, rest)
     if kind == "answer":
-        return _answer(request, rest)
+        return _build_answer(request, rest)
     if kind == "approve":
         if request["kind"] != "approval":
             raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
-        return Decision(name, _allowed(request, "proceed_once", "--approve"))
-    return Decision(name, _allowed(request, kind, f"--{kind}"))
+        return Decision(name, _require_allowed_choice(request, "proceed_once", "--approve"))
+    return Decision(name, _require_allowed_choice(request, kind, f"--{kind}"))
 
 
-def _allowed(request: Request, choice: str, flag: str) -> "Choice":
+def _require_allowed_choice(request: Request, choice: str, flag: str) -> "Choice":
     if choice not in (*request["choices"], "cancel"):
         raise UserError(f"{flag}: request {request['id']!r} takes {', '.join(request['choices'])}.")
     return cast("Choice", choice)
 
 
-def _answer(request: Request, text: str | None) -> Decision:
+def _build_answer(request: Request, text: str | None) -> Decision:
     name = request["id"]
     if not text:
         raise UserError(f"--answer needs a text: --answer {name}='your answer'")
@@ -196,18 +207,18 @@ def _answer(request: Request, text: str | None) -> Decision:
     return decide_with_answers(request, [text])
 
 
-def changed(request: Request, spec: str | None = None) -> Decision:
+def edit_arguments(request: Request, spec: str | None = None) -> Decision:
     """Run it with these arguments, or with those that the person writes in an editor."""
     what = f"--edit {request_name(request)}"
     if spec is not None:
-        return decide_with_edits(request, json_object(read_spec(spec, what), what))
+        return decide_with_edits(request, parse_json_object(read_spec(spec, what), what))
     if plan := reviewed_plan(request):
-        return decide_with_arguments(request, {"plan": in_editor(plan, ".md", what)})
+        return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
     text = visible_json(request["args"], 2) + "\n"
-    return decide_with_arguments(request, json_object(in_editor(text, ".json", what), what))
+    return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
 
 
-def in_editor(text: str, ending: str, what: str) -> str:
+def edit_in_editor(text: str, ending: str, what: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     if not sys.stdin.isatty():
         raise UserError(
@@ -234,7 +245,7 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
-def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
+def ask_person(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
     """Ask one request after the other, until the person says later (or presses Ctrl-C or Ctrl-D)."""
     decisions: list[Decision] = []
     settled: set[str] = set()
@@ -245,54 +256,58 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
             others = find_alike_outcomes(request, [r for r in requests[number:] if r["id"] not in settled])
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
             drop_typed_input()  # typed before the question was shown, it is no answer
-            _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run), by_key=True))
-            decision, more = _decided(request, others)
+            _write_lines(
+                "", *request_lines(request, count, paint, PREVIEW_LINES, hidden_lines_hint(run), by_key=True)
+            )
+            decision, more = _ask_until_valid(request, others)
             further, ids = settle_others(decision, request, requests[number:])
             decisions += [decision, *more, *further]
             settled |= ids | {one.approval for one in more}
     except (KeyboardInterrupt, EOFError):
-        _write("")
+        _write_lines("")
     return decisions
 
 
-def _decided(request: Request, others: Sequence[Request]) -> tuple[Decision, list[Decision]]:
+def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decision, list[Decision]]:
     """The decision on a request, and on others like it where the person says so."""
     while True:
         try:
             if request["kind"] == "question":
-                return decide_with_answers(request, [_typed(wanted) for wanted in answer_labels(request)]), []
-            return _chosen(request, choices_by_key(request), others)
+                return decide_with_answers(
+                    request, [_read_answer(wanted) for wanted in answer_labels(request)]
+                ), []
+            return _ask_for_choice(request, choices_by_key(request), others)
         except UserError as error:
-            _write(f"  {error}")
+            _write_lines(f"  {error}")
 
 
-def _chosen(
+def _ask_for_choice(
     request: Request, ways: Mapping[str, AnswerChoice], others: Sequence[Request]
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
     of_all = f" · with all: the same for {len(others)} more like it" if others else ""
-    typed = _typed(" · ".join(f"{key} {way.scoped}" for key, way in ways.items()) + of_all)
+    typed = _read_answer(" · ".join(f"{key} {way.scoped}" for key, way in ways.items()) + of_all)
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
         raise UserError(f"{word!r} isn't one of {', '.join(ways)}, l.")
     if way.takes == "arguments":
-        return changed(request), []
-    why = way.takes == "reason" and (rest.strip() or _line("  Why? (Enter: no reason) "))
+        return edit_arguments(request), []
+    why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
     same = others if rest.strip() == "all" else ()
     return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 
-def _typed(what: str) -> str:
+def _read_answer(what: str) -> str:
     """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
-    while not (typed := _line(f"  [{what} · l later] ")):
+    while not (typed := _read_line(f"  [{what} · l later] ")):
         pass
     if typed.lower() in ("l", "later"):
         raise EOFError
     return typed
 
 
-def _line(prompt: str) -> str:
+def _read_line(prompt: str) -> str:
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -301,6 +316,6 @@ def _line(prompt: str) -> str:
     return one_line(line)
 
 
-def _write(*lines: str) -> None:
+def _write_lines(*lines: str) -> None:
     Paint(sys.stderr).print_all(lines)
     sys.stderr.flush()

@@ -25,7 +25,7 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format in (None, "text"):
         return text_view(title, decided, args.verbose, for_people=args.output_format == "text" or None)
-    from interlock.cli.render.structured import JsonView, StreamJsonView
+    from interlock.cli.render.json_views import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
@@ -34,57 +34,61 @@ def text_view(
     title: str, decided: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
 ) -> View:
     """The view for a person, who is asked if they sit at a terminal."""
-    from interlock.cli.decisions import ask, can_ask
-    from interlock.cli.render.text import TextView
+    from interlock.cli.decisions import ask_person, can_ask
+    from interlock.cli.render.text_view import TextView
 
-    return TextView(title, decided, verbose, for_people, ask if can_ask() else None)
+    return TextView(title, decided, verbose, for_people, ask_person if can_ask() else None)
 
 
-def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
+def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow until it ends or waits; returns the exit code."""
     client = Client(options)
     if options.queue:
         with client.diagnosed():
             print(client.start_sync(workflow, inputs).run)
         return 0
-    return _show(
-        lambda asker: client.start_sync(workflow, inputs, renderers=[_Settling(view)], asker=asker),
+    return _drive_in_view(
+        lambda asker: client.start_sync(workflow, inputs, renderers=[_StartupEndingView(view)], asker=asker),
         view,
         client,
     )
 
 
-def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
+def resume_run(
+    run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View
+) -> int:
     """Resume a run; returns the exit code."""
     client = Client(options)
-    return _show(
-        lambda asker: client.go_on_sync(run, prompt, decisions, renderers=[_Settling(view)], asker=asker),
+    return _drive_in_view(
+        lambda asker: client.go_on_sync(
+            run, prompt, decisions, renderers=[_StartupEndingView(view)], asker=asker
+        ),
         view,
         client,
     )
 
 
-def _show(drive: "Callable[[_Person], Outcome]", view: View, client: Client) -> int:
-    asker = _Person(view)
+def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
+    asker = _TerminalAsker(view)
     try:
         with redirect_stdout_to_stderr(), client.diagnosed():
             outcome = drive(asker)
-            outcome = notified(outcome, [*asker.notifying, outcome.notifying])
+            outcome = await_notifications(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
                 # Its thread holds a lock that an ordinary exit would wait for.
                 os._exit(outcome.exit_code)
-            _quietly(lambda: view.finish(outcome))
-            tell_trace(outcome, client.options)
+            _ignore_closed_pipe(lambda: view.finish(outcome))
+            print_trace(outcome, client.options)
             return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        fail(view, failure)
+        show_failure(view, failure)
         if failure is error:
             raise
         raise failure from error
 
 
-class _Person:
+class _TerminalAsker:
     """Whoever sits at the terminal, as the view can ask; `Asker`."""
 
     def __init__(self, view: View) -> None:
@@ -100,21 +104,21 @@ class _Person:
         sys.stderr.write(f"{visible(str(error))}\n")
 
 
-def fail(view: View, error: InterlockError) -> None:
+def show_failure(view: View, error: InterlockError) -> None:
     """Show that the run didn't start, or broke off."""
-    _quietly(lambda: view.failed(error))
+    _ignore_closed_pipe(lambda: view.failed(error))
     error.shown = True
 
 
 SCREEN_READER = "INTERLOCK_SCREEN_READER"
 
 
-def is_plain() -> bool:
+def is_plain_terminal() -> bool:
     """Whether the terminal can do no more than print lines, or a screen reader reads them."""
     return os.environ.get("TERM", "dumb") in ("dumb", "") or bool(os.environ.get(SCREEN_READER))
 
 
-class _Settling:
+class _StartupEndingView:
     """A view that ends the start-up."""
 
     def __init__(self, view: View) -> None:
@@ -127,7 +131,7 @@ class _Settling:
         self._view(event)
 
 
-def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
+def await_notifications(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
     """Wait until these notifications are sent, and add their problems as warnings. Ctrl-C stops waiting."""
     try:
         problems = [line for one in dict.fromkeys(sent) if one for line in one.result()]
@@ -136,12 +140,12 @@ def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Ou
     return replace(outcome, warnings=[*outcome.warnings, *problems])
 
 
-def tell_trace(outcome: Outcome, options: Options) -> None:
+def print_trace(outcome: Outcome, options: Options) -> None:
     if options.debug and outcome.trace:
         sys.stderr.write(escape_controls(outcome.trace))
 
 
-def _quietly(show: Callable[[], None]) -> None:
+def _ignore_closed_pipe(show: Callable[[], None]) -> None:
     """Ignore a closed pipe (`| head`): it doesn't change how the run ended."""
     try:
         show()

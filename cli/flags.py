@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of, positive
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    add_flag,
+    duration_argument,
+    number_type,
+    one_of,
+    positive_number,
+)
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
 from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
@@ -28,70 +36,76 @@ _MANY: Any = {"action": "append", "default": []}
 def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
     """Add the flags of a run. `serving`: of many runs, which others start, show and attach files to."""
     group = parser.add_argument_group("model and limits")
-    flag(group, "-m --model MODEL", "auto, pro, flash, sonnet, gpt, an id, provider:model, script:FILE")
+    add_flag(group, "-m --model MODEL", "auto, pro, flash, sonnet, gpt, an id, provider:model, script:FILE")
     efforts = one_of(("auto", "low", "medium", "high"))
-    flag(group, "--effort LEVEL", "how much the model thinks: low, medium or high", type=efforts)
-    flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number(int, 0))
-    flag(
+    add_flag(group, "--effort LEVEL", "how much the model thinks: low, medium or high", type=efforts)
+    add_flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number_type(int, 0))
+    add_flag(
         group,
         "--max-session-turns N",
         "limit model turns across all prompts of the run",
-        type=number(int, -1),
+        type=number_type(int, -1),
     )
-    flag(group, "--max-tokens N", "limit tokens over the whole run", type=number(int, 1))
-    flag(group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=positive)
-    flag(group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
-    flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
+    add_flag(group, "--max-tokens N", "limit tokens over the whole run", type=number_type(int, 1))
+    add_flag(
+        group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=positive_number
+    )
+    add_flag(
+        group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration_argument
+    )
+    add_flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("auto", "native", "json", "xml"))
-    flag(group, "--protocol NAME", "how the model calls tools: auto, native, json or xml", type=protocols)
+    add_flag(group, "--protocol NAME", "how the model calls tools: auto, native, json or xml", type=protocols)
     profiles = one_of(("auto", "full", "small"))
-    flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
-    flag(group, "--check COMMAND", "end only when COMMAND succeeds; the model gets its errors")
+    add_flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
+    add_flag(group, "--check COMMAND", "end only when COMMAND succeeds; the model gets its errors")
     tests = one_of(("as-before", "may-change"))
-    flag(group, "--check-tests HOW", "as-before (default) or may-change: changed tests count", type=tests)
-    flag(group, "--no-loop-check", "don't stop a model that repeats itself")
-    flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
-    flag(group, "--fake-responses FILE", "play back a recorded script instead of a model", type=Path)
-    permission_flags(parser.add_argument_group("permissions"))
+    add_flag(group, "--check-tests HOW", "as-before (default) or may-change: changed tests count", type=tests)
+    add_flag(group, "--no-loop-check", "don't stop a model that repeats itself")
+    add_flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
+    add_flag(group, "--fake-responses FILE", "play back a recorded script instead of a model", type=Path)
+    add_permission_flags(parser.add_argument_group("permissions"))
     group = parser.add_argument_group("context")
-    flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
-    flag(group, "--include-directories --add-dir DIR", "let tools use DIR too", **_MANY)
-    flag(group, "--ide-context FILE", "read open files and cursor from an editor's JSON file", type=Path)
-    flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
-    flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
+    add_flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
+    add_flag(group, "--include-directories --add-dir DIR", "let tools use DIR too", **_MANY)
+    add_flag(group, "--ide-context FILE", "read open files and cursor from an editor's JSON file", type=Path)
+    add_flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
+    add_flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
     if serving:
         parser.set_defaults(attach=[], detach=False, queue=None, repo=None, priority=None, deliver=None)
         return
-    flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
-    _fleet_flags(parser.add_argument_group("fleet"))
+    add_flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
+    _add_fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)
-    flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats)
-    flag(group, "--verbose", "show thoughts and nodes (text)")
+    add_flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats)
+    add_flag(group, "--verbose", "show thoughts and nodes (text)")
 
 
-def _fleet_flags(group: Any) -> None:
-    flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
-    flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
-    flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
-    flag(group, "--priority N", "higher runs first: -100 to 100 (default: 0)", type=number(int, -100, 100))
+def _add_fleet_flags(group: Any) -> None:
+    add_flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
+    add_flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
+    add_flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
+    add_flag(
+        group, "--priority N", "higher runs first: -100 to 100 (default: 0)", type=number_type(int, -100, 100)
+    )
     ways = one_of(DELIVERIES)
-    flag(group, "--deliver HOW", "with --repo: branch (push interlock/RUN), patch or none", type=ways)
+    add_flag(group, "--deliver HOW", "with --repo: branch (push interlock/RUN), patch or none", type=ways)
 
 
-def permission_flags(group: Any) -> None:
+def add_permission_flags(group: Any) -> None:
     """Add the flags that decide whether a call needs approval."""
-    flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
-    flag(
+    add_flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
+    add_flag(
         group, "-y --yolo --dangerously-skip-permissions", "approve everything; same as --approval-mode yolo"
     )
-    flag(group, "--full-auto", argparse.SUPPRESS)
+    add_flag(group, "--full-auto", argparse.SUPPRESS)
     tools = "run without asking: 'glob,run_shell_command(git status)'"
-    flag(group, "--allowed-tools --allowedTools TOOLS", tools, **_MANY)
-    flag(group, "--disallowed-tools --disallowedTools TOOLS", "deny these tools", **_MANY)
-    flag(group, "--policy FILE", "add policy rules from a TOML file", type=Path, **_MANY)
-    flag(group, "-s --sandbox", "run shell commands in a sandbox (Linux)")
-    flag(group, "--skip-trust", "trust this folder's settings for this command only")
+    add_flag(group, "--allowed-tools --allowedTools TOOLS", tools, **_MANY)
+    add_flag(group, "--disallowed-tools --disallowedTools TOOLS", "deny these tools", **_MANY)
+    add_flag(group, "--policy FILE", "add policy rules from a TOML file", type=Path, **_MANY)
+    add_flag(group, "-s --sandbox", "run shell commands in a sandbox (Linux)")
+    add_flag(group, "--skip-trust", "trust this folder's settings for this command only")
 
 
 def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: bool = False) -> Options:
@@ -99,7 +113,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
 
     Raises `UserError` for flags that contradict each other.
     """
-    allowed = permissions(args)
+    allowed = permission_options(args)
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
     if args.effort:
@@ -117,20 +131,20 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         prompt_profile=args.prompt_profile,
         check=args.check or "",
         check_tests=args.check_tests or "",
-        include_directories=tuple(existing_folder(Path(d), "--include-directories") for d in more),
+        include_directories=tuple(require_folder(Path(d), "--include-directories") for d in more),
         limits={name: vars(args)[name] for name in _LIMITS if vars(args)[name] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,
-        fake=existing_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
+        fake=require_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
         sandbox=args.sandbox,
-        ide_context=existing_file(args.ide_context, "--ide-context") if args.ide_context else None,
-        attach=tuple(existing_file(p, "--attach") for p in args.attach),
+        ide_context=require_file(args.ide_context, "--ide-context") if args.ide_context else None,
+        attach=tuple(require_file(p, "--attach") for p in args.attach),
         debug=args.debug,
-        queue=_queue(args, env),
+        queue=_queue_from(args, env),
         moves_queue=bool(args.queue),
-        repository=_repository(args),
-        submitted=_submitted(args),
+        repository=_repository_from(args),
+        submitted=_submission_from(args),
         **allowed,
     )
     return (
@@ -140,7 +154,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     )
 
 
-def _queue(args: Args, env: Mapping[str, str]) -> str:
+def _queue_from(args: Args, env: Mapping[str, str]) -> str:
     if not args.detach and not args.queue:
         return ""
     from interlock.engine.client.fleet import Fleet
@@ -149,7 +163,7 @@ def _queue(args: Args, env: Mapping[str, str]) -> str:
     return args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
 
 
-def _submitted(args: Args) -> dict[str, Any] | None:
+def _submission_from(args: Args) -> dict[str, Any] | None:
     if not args.detach and not args.queue:
         if args.priority is not None:
             raise UserError("--priority is for runs that workers drive. Add --detach.")
@@ -159,7 +173,7 @@ def _submitted(args: Args) -> dict[str, Any] | None:
     return submission_of(args.priority or 0)
 
 
-def _repository(args: Args) -> dict[str, str] | None:
+def _repository_from(args: Args) -> dict[str, str] | None:
     if not args.repo:
         if args.deliver:
             raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
@@ -174,14 +188,14 @@ def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -
     return Options(
         door="terminal",
         home=state_home(env),
-        workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
+        workspace=require_folder(args.workspace, "--workspace") if args.workspace else None,
         skip_trust=args.skip_trust,
         env=dict(env),
         **more,
     )
 
 
-def configuration_of(args: Args) -> "Configuration":
+def read_configuration(args: Args) -> "Configuration":
     """What configures runs in the folder named by flags."""
     from interlock.services.configuration import load_default_configuration
 
@@ -189,22 +203,22 @@ def configuration_of(args: Args) -> "Configuration":
     return load_default_configuration(root, trusted=args.skip_trust or None)
 
 
-def permissions(args: Args) -> dict[str, Any]:
+def permission_options(args: Args) -> dict[str, Any]:
     """Options that allow or deny calls, besides the mode."""
-    denied = tool_rules(args.disallowed_tools)
+    denied = parse_tool_rules(args.disallowed_tools)
     return {
-        "allowed_tools": tuple(tool_rules(args.allowed_tools)),
+        "allowed_tools": tuple(parse_tool_rules(args.allowed_tools)),
         "overrides": {"tools": {"exclude": denied}} if denied else {},
-        "policy_files": tuple(existing_file(p, "--policy") for p in args.policy),
+        "policy_files": tuple(require_file(p, "--policy") for p in args.policy),
     }
 
 
-def tool_rules(values: list[str]) -> list[str]:
+def parse_tool_rules(values: list[str]) -> list[str]:
     """`Bash(git log:*) Edit, glob` → our names; commas and spaces in parentheses belong to the rule."""
-    return [_our_name(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
+    return [_translate_tool_name(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
 
 
-def _our_name(text: str) -> str:
+def _translate_tool_name(text: str) -> str:
     name, bracket, rest = text.partition("(")
     name = OTHER_NAMES.get(name, name)
     return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name
@@ -218,13 +232,13 @@ def _approval_mode(args: Args) -> str | None:
     return modes[0] if modes else None
 
 
-def existing_file(path: Path, flag: str) -> Path:
+def require_file(path: Path, flag: str) -> Path:
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for names that are too long
         raise UserError(f"{flag}: no file {str(path)!r}. Give a path to a file that can be read.")
     return path.absolute()
 
 
-def existing_folder(path: Path, flag: str) -> Path:
+def require_folder(path: Path, flag: str) -> Path:
     if not os.path.isdir(path.expanduser()):  # noqa: PTH112 - see above
         raise UserError(f"{flag}: no folder {str(path)!r}. Give a path to a folder that exists.")
     return path.expanduser().absolute()

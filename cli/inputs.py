@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.cli.render.output import keyboard
+from interlock.cli.render.output import input_stream
 from interlock.state.errors import InputError, UserError
 from interlock.state.text import visible
 
@@ -19,7 +19,7 @@ _PIPE_WAIT_S = 0.5
 _SILENT = "Nothing came from stdin within half a second, so it isn't read. To wait for it: -p -"
 
 
-def piped_text(expected: bool) -> str:
+def read_piped_text(expected: bool) -> str:
     """The piped text; empty at a terminal. `expected`: there is no other prompt, so wait for it."""
     stdin = sys.stdin
     if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
@@ -39,7 +39,7 @@ def prompt_from(words: str | None, how: str = "interlock -p") -> str:
     Raises `InputError` when there is neither; it says `how` to give one.
     """
     prompt = typed_prompt(words)
-    if not (prompt := _join(piped_text(expected=not prompt), prompt)):
+    if not (prompt := _join_prompt(read_piped_text(expected=not prompt), prompt)):
         raise InputError(f"No prompt. Give one: {how} 'what to do', or pipe it in.", "prompt")
     return prompt
 
@@ -53,10 +53,10 @@ def follow_up_from(words: str | None, needed: bool, decides: bool = False) -> st
     prompt = typed_prompt(words)
     if decides and words != STDIN:
         return prompt or None
-    piped = piped_text(expected=words == STDIN or (needed and not prompt))
+    piped = read_piped_text(expected=words == STDIN or (needed and not prompt))
     if words == STDIN and not piped:
         raise InputError("-p -: stdin is empty. Pipe the prompt in, or type it: -p 'what to do'", "prompt")
-    return _join(piped, prompt) or None
+    return _join_prompt(piped, prompt) or None
 
 
 STDIN = "-"
@@ -68,7 +68,7 @@ def typed_prompt(words: str | None) -> str:
     return "" if words == STDIN else (words or "").strip()
 
 
-def _join(piped: str, prompt: str) -> str:
+def _join_prompt(piped: str, prompt: str) -> str:
     from interlock.state.command import is_command_name, split_prompt
 
     if not piped or not prompt:
@@ -79,9 +79,9 @@ def _join(piped: str, prompt: str) -> str:
     return f"{apart}{piped}\n\n{prompt}"
 
 
-def agreed(question: str, nobody: str) -> bool:
+def confirm(question: str, nobody: str) -> bool:
     """Whether the person says yes. Raises `UserError` with `nobody` if there is nobody to ask."""
-    typed = keyboard()
+    typed = input_stream()
     if typed is None or not typed.isatty():
         raise UserError(nobody)
     sys.stderr.write(f"{visible(question)} [y/N] ")
@@ -89,16 +89,16 @@ def agreed(question: str, nobody: str) -> bool:
     return typed.readline().strip().lower() in ("y", "yes")
 
 
-def json_object(text: str, what: str) -> dict[str, Any]:
+def parse_json_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object. Raises `InputError` naming line and column."""
-    value = json_value(text, what)
+    value = parse_json(text, what)
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
     kinds: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
 
 
-def json_value(text: str, what: str) -> object:
+def parse_json(text: str, what: str) -> object:
     """Parse JSON. Raises `InputError` naming line and column."""
     try:
         return json.loads(text)
@@ -114,44 +114,44 @@ def json_value(text: str, what: str) -> object:
 def read_spec(spec: str, what: str) -> str:
     """The text of `JSON`, `@FILE` or `-` (stdin)."""
     if spec == "-":
-        return _stdin(what).decode("utf-8-sig", errors="replace")
-    return read_file(spec[1:], what) if spec.startswith("@") else spec
+        return _read_stdin(what).decode("utf-8-sig", errors="replace")
+    return read_text_file(spec[1:], what) if spec.startswith("@") else spec
 
 
-def _stdin(what: str) -> bytes:
-    if keyboard() is None:
+def _read_stdin(what: str) -> bytes:
+    if input_stream() is None:
         raise InputError(f"{what}: there is no stdin in a session. Name a file, or run it in a shell.")
     return sys.stdin.buffer.read()
 
 
-def read_file(name: str, what: str) -> str:
-    return _text(_bytes(name, what), f"{what}: {name!r}")
+def read_text_file(name: str, what: str) -> str:
+    return _decode_utf8(_read_bytes(name, what), f"{what}: {name!r}")
 
 
-def _bytes(name: str, what: str) -> bytes:
+def _read_bytes(name: str, what: str) -> bytes:
     try:
         return Path(name).expanduser().read_bytes()
     except OSError as error:
         raise InputError(f"{what}: can't read {name!r}: {error.strerror}.") from error
 
 
-def _text(data: bytes, what: str) -> str:
+def _decode_utf8(data: bytes, what: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{what} is not UTF-8 (byte {error.start}).") from error
 
 
-def batch_lines(
-    name: str, parse: Callable[[str, str], dict[str, Any]] = json_object
+def read_batch(
+    name: str, parse: Callable[[str, str], dict[str, Any]] = parse_json_object
 ) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
     """A batch's inputs in order, each with its line's number; a bad line yields its error. Blank ones are skipped."""
-    data = _stdin("--batch") if name == "-" else _bytes(name, "--batch")
+    data = _read_stdin("--batch") if name == "-" else _read_bytes(name, "--batch")
     # Not splitlines(): JSON strings may hold U+2028 and its kin.
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            yield number, parse(_text(line, f"Line {number}"), f"Line {number}")
+            yield number, parse(_decode_utf8(line, f"Line {number}"), f"Line {number}")
         except InputError as error:
             yield number, error

@@ -18,11 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     _open_missing_streams()
     if arguments is None and not _is_watched() and not _NEVER_WARM & {*sys.argv[1:2]}:
-        from interlock.cli.warm import hand_over
+        from interlock.cli.warm import run_in_warm_fork
 
-        if (code := hand_over()) is not None:
+        if (code := run_in_warm_fork()) is not None:
             os._exit(code)
-    code = run(sys.argv[1:] if arguments is None else arguments, own_process=arguments is None)
+    code = run_command_line(sys.argv[1:] if arguments is None else arguments, own_process=arguments is None)
     if arguments is None and not _is_watched():
         # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.
         sys.stderr.flush()
@@ -30,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def run(arguments: Sequence[str], own_process: bool) -> int:
+def run_command_line(arguments: Sequence[str], own_process: bool) -> int:
     """Run a command line in this process, and send what telemetry is left; returns the exit code."""
     from interlock.cli import command_line
     from interlock.state.frames import with_frame_room
 
-    code = with_frame_room(command_line.run)(list(arguments), own_process)
+    code = with_frame_room(command_line.run_command_line)(list(arguments), own_process)
     if "interlock.engine.client" in sys.modules:
         from interlock.engine.client import flush_telemetry
         from interlock.state.text import visible
@@ -47,12 +47,12 @@ def run(arguments: Sequence[str], own_process: bool) -> int:
 
 def _open_missing_streams() -> None:
     """Open the null device for streams that were closed (`>&-`, some daemons), before a file gets their numbers."""
-    sys.stdin = sys.stdin or os.fdopen(_null_device(), "r")
-    sys.stdout = sys.stdout or os.fdopen(_null_device(), "w")
-    sys.stderr = sys.stderr or os.fdopen(_null_device(), "w")
+    sys.stdin = sys.stdin or os.fdopen(_open_null_device(), "r")
+    sys.stdout = sys.stdout or os.fdopen(_open_null_device(), "w")
+    sys.stderr = sys.stderr or os.fdopen(_open_null_device(), "w")
 
 
-def _null_device() -> int:
+def _open_null_device() -> int:
     number = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(number, True)  # a command that gets no stream would take another file for it
     return number

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from interlock.cli.near import nearest
-from interlock.cli.render.output import out
+from interlock.cli.render.output import stdout_paint
+from interlock.cli.suggestions import suggest_nearest
 from interlock.state.errors import UserError
 from interlock.state.text import parse_duration
 
@@ -49,7 +49,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return ", ".join(filter(None, [short, long])) + value
 
 
-class _Store(argparse.Action):
+class _SetStore(argparse.Action):
     """What the variable says, for this command."""
 
     def __call__(self, *given: Any, **_named: Any) -> None:
@@ -67,25 +67,29 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
         if name != "doctor":  # which has a flag of this name
-            self.add_argument("--store", metavar="URL", action=_Store, help=argparse.SUPPRESS)
+            self.add_argument("--store", metavar="URL", action=_SetStore, help=argparse.SUPPRESS)
 
     def run_flag(self) -> None:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
 
     def at_flag(self) -> None:
-        flag(
-            self, "--at STEP", "step number, from: interlock history RUN", type=number(int, -1), required=True
+        add_flag(
+            self,
+            "--at STEP",
+            "step number, from: interlock history RUN",
+            type=number_type(int, -1),
+            required=True,
         )
 
     def call_flag(self) -> None:
-        flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
+        add_flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
 
     def folder_flags(self) -> None:
-        flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
-        flag(self, "--skip-trust", "trust this folder for this command only")
+        add_flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
+        add_flag(self, "--skip-trust", "trust this folder for this command only")
 
     def json_flag(self) -> None:
-        flag(self, "--json", "print JSON")
+        add_flag(self, "--json", "print JSON")
 
     def format_usage(self) -> str:
         """Empty: argparse asks before it parses, and lists every flag. Errors name the help instead."""
@@ -102,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
-        out().print(message.rstrip("\n"), reading=True)
+        stdout_paint().print(message.rstrip("\n"), reading=True)
 
     def learn(self, words: Sequence[str]) -> None:
         """Add flags that these words make available."""
@@ -125,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
-            raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")
+            raise UserError(f"No flag {flag!r}.{suggest_nearest(flag, self.flags())} See: {self.prog} --help")
         takes_words = not all(action.option_strings for action in self._actions)
         quote = " Quote text that contains spaces." if takes_words else ""
         raise UserError(f"Unexpected argument {word!r}.{quote} See: {self.prog} --help")
@@ -167,7 +171,7 @@ class Parser(argparse.ArgumentParser):
         return None, words
 
 
-def flag(to: Any, names: str, help: str, **more: Any) -> None:
+def add_flag(to: Any, names: str, help: str, **more: Any) -> None:
     """Add a flag to a parser or group, written as help shows it: `-m --model NAME`.
 
     Without a value's name it is a switch; `more` is passed to argparse.
@@ -184,7 +188,7 @@ Part = Callable[[Any], object]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def takes(*parts: Part, of: type[Parser] = Parser) -> Callable[[F], F]:
+def declare_arguments(*parts: Part, of: type[Parser] = Parser) -> Callable[[F], F]:
     """Declare a command's arguments where it is defined; `catalog.parser_of` makes the parser."""
 
     def mark(function: F) -> F:
@@ -194,22 +198,22 @@ def takes(*parts: Part, of: type[Parser] = Parser) -> Callable[[F], F]:
     return mark
 
 
-def option(names: str, help: str, **more: Any) -> Part:
+def flag_argument(names: str, help: str, **more: Any) -> Part:
     """As `flag`."""
-    return lambda to: flag(to, names, help, **more)
+    return lambda to: add_flag(to, names, help, **more)
 
 
-def word(*names: str, **more: Any) -> Part:
+def word_argument(*names: str, **more: Any) -> Part:
     """An argument without a flag, or any that `flag` can't say; passed to argparse as it is."""
     return lambda to: to.add_argument(*names, **more)
 
 
-def action(name: str, *known: str, **more: Any) -> Part:
+def choice_argument(name: str, *known: str, **more: Any) -> Part:
     """A word that is one of these."""
-    return word(name, type=one_of(known), metavar="|".join(known), **more)
+    return word_argument(name, type=one_of(known), metavar="|".join(known), **more)
 
 
-def either(*parts: Part, required: bool = False) -> Part:
+def exclusive_arguments(*parts: Part, required: bool = False) -> Part:
     """One of these flags at most."""
 
     def add(made: Parser) -> None:
@@ -230,7 +234,7 @@ class OneOf:
     def __call__(self, text: str) -> str:
         if text in self._known:
             return self._known[text]
-        near = nearest(text, list(self._known))
+        near = suggest_nearest(text, list(self._known))
         raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(self.values)}.{near}".rstrip("."))
 
 
@@ -238,15 +242,15 @@ def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> 
     return OneOf(values, synonyms or {})
 
 
-def positive(text: str) -> float:
+def positive_number(text: str) -> float:
     """A number above 0."""
-    value = number(float, 0)(text)
+    value = number_type(float, 0)(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} isn't a number above 0")
     return value
 
 
-def number(
+def number_type(
     kind: type[int] | type[float], least: float | None = None, most: float | None = None
 ) -> Callable[[str], Any]:
     """An argument type: a number, of at least `least` and at most `most` if these are given."""
@@ -264,7 +268,7 @@ def number(
     return read
 
 
-def duration(text: str) -> float:
+def duration_argument(text: str) -> float:
     """Seconds from `90`, `90s`, `15m`, `2h`."""
     seconds = parse_duration(text)
     if not seconds > 0:
@@ -275,7 +279,7 @@ def duration(text: str) -> float:
 _AGE = re.compile(r"(\d+)([dh])")
 
 
-def since(text: str | None) -> float:
+def parse_since(text: str | None) -> float:
     """The Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
     if not text:
         return 0.0

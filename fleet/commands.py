@@ -3,9 +3,16 @@
 import os
 from pathlib import Path
 
-from interlock.cli.parsing import Args, Parser, action, number, option, takes
-from interlock.cli.render.output import err, format_count, format_duration, out, show_json, show_table
-from interlock.cli.warm.forked import FORKER
+from interlock.cli.parsing import Args, Parser, choice_argument, declare_arguments, flag_argument, number_type
+from interlock.cli.render.output import (
+    format_count,
+    format_duration,
+    show_json,
+    show_table,
+    stderr_paint,
+    stdout_paint,
+)
+from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
 from interlock.engine.store.connection import Job
@@ -17,11 +24,11 @@ _ROWS = 50
 """Jobs that `fleet` lists: those that are driven first."""
 
 
-@takes(
-    option("--queue NAME", "also drive runs of this queue", action="append", default=[]),
-    option("--workspaces DIR", "clone the repositories of runs below DIR", type=Path),
-    option("-s --sandbox", "run the commands of every run in the sandbox"),
-    option("--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2),
+@declare_arguments(
+    flag_argument("--queue NAME", "also drive runs of this queue", action="append", default=[]),
+    flag_argument("--workspaces DIR", "clone the repositories of runs below DIR", type=Path),
+    flag_argument("-s --sandbox", "run the commands of every run in the sandbox"),
+    flag_argument("--concurrency N", "runs at a time (default: 2)", type=number_type(int, 1), default=2),
 )
 def worker(args: Args) -> None:
     fleet = Fleet(state_home())
@@ -32,9 +39,11 @@ def worker(args: Args) -> None:
     isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
-    err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    err().print_all(isolated)
-    setup.run_worker(fleet.home, queues, args.concurrency, lambda line: err().print(line), FORKER.start)
+    stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
+    stderr_paint().print_all(isolated)
+    setup.run_worker(
+        fleet.home, queues, args.concurrency, lambda line: stderr_paint().print(line), FORKER.start
+    )
 
 
 def _ensure_folder(path: Path) -> Path:
@@ -47,20 +56,22 @@ def _ensure_folder(path: Path) -> Path:
     return folder
 
 
-@takes(
-    action("action", "init", nargs="?", help="make the tables"),
-    option("--print", "with `init`: print the SQL, with roles for workers, submitters and viewers"),
+@declare_arguments(
+    choice_argument("action", "init", nargs="?", help="make the tables"),
+    flag_argument("--print", "with `init`: print the SQL, with roles for workers, submitters and viewers"),
     Parser.json_flag,
 )
 def fleet(args: Args) -> None:
     if args.print and not args.action:
         raise UserError("--print belongs to: interlock fleet init --print")
     if args.print:
-        return out().print_all(setup.setup_sql().splitlines())
+        return stdout_paint().print_all(setup.setup_sql().splitlines())
     fleet = Fleet(state_home())
     if args.action:
         setup.create_store_and_queue(fleet.home)
-        return err().print("The store and its queue are set up. Start a worker with: interlock worker")
+        return stderr_paint().print(
+            "The store and its queue are set up. Start a worker with: interlock worker"
+        )
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < STALLED_S for age in workers.values())
@@ -72,7 +83,7 @@ def fleet(args: Args) -> None:
     oldest = f", the oldest for {format_duration(max(queued))}" if queued else ""
     counts = (format_count(alive, "worker"), format_count(len(jobs) - len(queued), "run") + " driven")
     house = f"{open_now} of {most} connections"
-    out().print(
+    stdout_paint().print(
         " · ".join([*counts, f"{len(queued)} queued{oldest}", format_count(requests, "open request"), house])
     )
     if jobs:
@@ -81,7 +92,7 @@ def fleet(args: Args) -> None:
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
     if len(jobs) > _ROWS:
-        out().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
+        stdout_paint().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
 def _job_cells(job: Job) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main(terminal: str, program: str, *arguments: str) -> int:
     """A fork: `interlock` or a Python file; where it starts processes of ours, they are forks of its forker, too."""
     from interlock.cli.main import main
-    from interlock.cli.warm.forked import FORKER
+    from interlock.cli.warm.fork_client import FORKER
 
     FORKER.adopt(socket.socket(fileno=3))
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
@@ -48,13 +48,13 @@ def everything() -> None:
 
 
 if __name__ == "__main__":
-    from interlock.cli.warm import forker
+    from interlock.cli.warm import fork_server
 
     sys.path.insert(0, os.fspath(Path(__file__).parent))
     from unsynced import sync_nothing
 
     sync_nothing()
-    import_all = forker.import_all
+    import_all = fork_server.import_all
 
     def imported() -> None:
         import_all()
@@ -66,6 +66,6 @@ if __name__ == "__main__":
         gc.collect()
         gc.freeze()  # otherwise collections of forks copy the pages that they share
 
-    forker.import_all = imported
-    forker.UNUSED_S = 3600.0
-    forker.main(sys.argv[2])
+    fork_server.import_all = imported
+    fork_server.UNUSED_S = 3600.0
+    fork_server.main(sys.argv[2])

@@ -14,7 +14,7 @@ from api_lab import Ours
 from folders import put
 from patience import until
 
-from interlock.cli.warm.forked import FORKER, Child
+from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Options, served
 from interlock.web import drive_launcher
 from interlock.web.drive_process import DriveJob

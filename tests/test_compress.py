@@ -260,16 +260,16 @@ def test_older_outputs_are_in_files_and_end_with_their_last_lines(played: Callab
 def test_the_command_prints_what_was_dropped(
     played: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.cli.catalog import execute
+    from interlock.cli.catalog import execute_command
 
     stage, outcome = played(play, SCENES["at the threshold"])
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
-    assert execute("show", [outcome.run, "--dropped"]) == 0
+    assert execute_command("show", [outcome.run, "--dropped"]) == 0
     printed = capsys.readouterr().out
     assert "removed, 1 of 1" in printed and "user: request 0\n" in printed and "x" * 400 in printed
     assert "request 9" not in printed, "what was kept was not dropped"
-    assert execute("show", [outcome.run, "--verify"]) == 0
+    assert execute_command("show", [outcome.run, "--verify"]) == 0
     capsys.readouterr()
-    assert execute("show", [outcome.run, "--dropped", "--json"]) == 0
+    assert execute_command("show", [outcome.run, "--dropped", "--json"]) == 0
     (gone,) = json.loads(capsys.readouterr().out)["dropped"]
     assert gone[0] == {"role": "user", "content": "request 0"}

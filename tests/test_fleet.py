@@ -24,7 +24,7 @@ from folders import put
 from patience import HANG_S, until
 from scripted import says, shell, tools
 
-from interlock.cli.catalog import parser_of
+from interlock.cli.catalog import build_parser
 from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, load_audit_key
 from interlock.engine.store.integrity import sign
@@ -858,7 +858,7 @@ def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exis
         *(re.findall("ExecStart=(.*)", text)[0].split()[1:] for text in units.values()),
     ]
     for command, *words in started:
-        parser_of(command).parse_args(words)
+        build_parser(command).parse_args(words)
     assert [pod["kind"] for pod in pods] == ["Deployment", "PodDisruptionBudget"]
     assert pods[1]["spec"]["selector"] == pods[0]["spec"]["selector"]
     for grace in (

@@ -75,12 +75,12 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("near", "version", "terminal", "warm", "startup"),
+    *("suggestions", "version", "terminal", "warm", "startup"),
     "render",
-    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
-    *("catalog", "candidates", "driving", "batch"),
+    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "run_export"),
+    *("catalog", "completions", "driving", "batch"),
     "session",
-    "serve",
+    "mcp_server",
     "commands",
     *("command_line", "main"),
 )
@@ -89,9 +89,9 @@ ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
 FROM_CLI = {
-    "web": {"exporting", "flags", "parsing", "render", "warm.forked"},
+    "web": {"run_export", "flags", "parsing", "render", "warm.fork_client"},
     "acp": {"flags", "parsing", "session", "startup", "version"},
-    "fleet": {"parsing", "render", "warm.forked"},
+    "fleet": {"parsing", "render", "warm.fork_client"},
 }
 """What the page and the editor share with the terminal's commands."""
 FROM_BELOW = {

@@ -335,7 +335,7 @@ def test_a_reply_that_ran_on_is_told_by_what_it_was(
 def test_why_this_model_is_told_kept_and_shown(
     played: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.cli.catalog import execute
+    from interlock.cli.catalog import execute_command
 
     found = played(play, SCENES["an unknown model is replaced once"])
     first, second = found.told("route")
@@ -343,7 +343,7 @@ def test_why_this_model_is_told_kept_and_shown(
     assert second.model.endswith("second.json")
     assert "first.json is unavailable for the rest of this run" in second.reason
     monkeypatch.setenv("INTERLOCK_HOME", str(found.options.home))
-    assert execute("show", [found.outcome.run]) == 0
+    assert execute_command("show", [found.outcome.run]) == 0
     shown = capsys.readouterr().out
     assert "by fallback" in shown
     assert "unavailable for the rest of this run" in " ".join(shown.split())

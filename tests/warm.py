@@ -19,7 +19,7 @@ from typing import IO
 import shared
 from patience import HANG_S
 
-from interlock.cli.warm.forked import Fork, Forker
+from interlock.cli.warm.fork_client import Fork, Forker
 
 
 @cache

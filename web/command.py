@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.parsing import Args, number, option, takes, word
-from interlock.cli.render.output import out
+from interlock.cli.parsing import Args, declare_arguments, flag_argument, number_type, word_argument
+from interlock.cli.render.output import stdout_paint
 from interlock.engine.client import Client, state_home
 from interlock.state.errors import UserError
 
@@ -22,23 +22,23 @@ def _parse_origin(text: str) -> str:
     return text.lower()
 
 
-@takes(
-    word("words", nargs="*", metavar="token", help="manage tokens of programs"),
-    option("--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280),
-    option("--open", "open the page in a browser"),
-    option("--read-only", "refuse everything that changes a run"),
-    option("--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in"),
-    option("--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User"),
-    option(
+@declare_arguments(
+    word_argument("words", nargs="*", metavar="token", help="manage tokens of programs"),
+    flag_argument("--port N", "port (default: 4280)", type=number_type(int, 0, 65_535), default=4280),
+    flag_argument("--open", "open the page in a browser"),
+    flag_argument("--read-only", "refuse everything that changes a run"),
+    flag_argument("--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in"),
+    flag_argument("--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User"),
+    flag_argument(
         "--allow-origin ORIGIN",
         "let this other site's scripts use the API with a token (repeatable)",
         action="append",
         default=[],
         type=_parse_origin,
     ),
-    option("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
+    flag_argument("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
     partial(add_running_flags, serving=True),
-    option("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
+    flag_argument("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
 )
 def serve(args: Args) -> int | None:
     if args.words:
@@ -61,7 +61,7 @@ def _manage_tokens(args: Args) -> None:
     tokens, words = Tokens(state_home()), list(args.words)
     if words == ["token", "list"]:
         for name, kept in tokens.program_tokens().items():
-            out().print(f"{name}  {kept['role']}")
+            stdout_paint().print(f"{name}  {kept['role']}")
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")

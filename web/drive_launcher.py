@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.warm.forked import FORKER, Child
+from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Client, RunRow
 from interlock.services.process.identity import ProcessIdentity, host_name, is_alive
 from interlock.state.errors import BusyError, UserError

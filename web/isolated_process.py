@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from interlock.cli.warm.forked import FORKER, Child
+from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, as_bug_error
 
@@ -155,10 +155,10 @@ def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
 
 
 def _export_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.cli.exporting import written
+    from interlock.cli.run_export import export_run
 
     client = Client(asked.options)
-    return {"text": written(client.run(asked.name), asked.given["format"])}
+    return {"text": export_run(client.run(asked.name), asked.given["format"])}
 
 
 _TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {

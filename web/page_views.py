@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.parsing import since
-from interlock.cli.render.output import dollars, format_amount
+from interlock.cli.parsing import parse_since
+from interlock.cli.render.output import format_amount, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line
 from interlock.engine.client.requests import RequestView, describe_request
@@ -341,7 +341,7 @@ _COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refu
 async def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
-    found = await asyncio.to_thread(page.client.statistics, by, since("30d"))
+    found = await asyncio.to_thread(page.client.statistics, by, parse_since("30d"))
     rows = [[key, *_table_cells(sums)] for key, sums in found.items()]
     return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
 
@@ -362,7 +362,7 @@ def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
 
 
 def _format_figure(what: str, value: float) -> str:
-    return dollars(value) if what == "Cost" else format_amount(int(value))
+    return format_dollars(value) if what == "Cost" else format_amount(int(value))
 
 
 def _table_cells(sums: "Sums") -> list[str]:
@@ -370,7 +370,7 @@ def _table_cells(sums: "Sums") -> list[str]:
     cells: tuple[Any, ...] = (
         *(sums.runs, sums.turns, format_amount(sums.input_tokens + sums.output_tokens)),
         "" if sums.cached_share is None else f"{sums.cached_share:.0%}",
-        dollars(sums.usd if sums.usd or not sums.unpriced else None),
+        format_dollars(sums.usd if sums.usd or not sums.unpriced else None),
         *(
             sums.asked,
             sums.given,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from interlock.cli.warm.forked import Child
+from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
 from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
 from interlock.engine.client.served import Served

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from interlock.cli.warm.forked import Child
+from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Client, Options, RunRow, rate_limits, served
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time

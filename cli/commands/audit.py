@@ -9,8 +9,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, action, one_of, option, since, takes
-from interlock.cli.render.output import err, format_count, out, redacted, show_json, show_table
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    choice_argument,
+    declare_arguments,
+    flag_argument,
+    one_of,
+    parse_since,
+)
+from interlock.cli.render.output import (
+    format_count,
+    redact_secrets,
+    show_json,
+    show_table,
+    stderr_paint,
+    stdout_paint,
+)
 from interlock.engine.client import Client
 from interlock.engine.client.decision_lines import format_clock
 from interlock.state.errors import UserError
@@ -18,42 +33,50 @@ from interlock.state.errors import UserError
 _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
 
 
-@takes(
-    action("what", "verify", "log", "export", "head"),
-    option("--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h"),
-    option("--run RUN", "with log and export: this run's records only"),
-    option("--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl"),
-    option("--to FILE", "with head: add it to a file", type=Path),
-    option("--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head"),
-    option("--against PLACE", "with verify: a file or a git ref with heads"),
+@declare_arguments(
+    choice_argument("what", "verify", "log", "export", "head"),
+    flag_argument("--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h"),
+    flag_argument("--run RUN", "with log and export: this run's records only"),
+    flag_argument(
+        "--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl"
+    ),
+    flag_argument("--to FILE", "with head: add it to a file", type=Path),
+    flag_argument("--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head"),
+    flag_argument("--against PLACE", "with verify: a file or a git ref with heads"),
     Parser.json_flag,
 )
 def audit(args: Args) -> int | None:
-    return {"verify": _verify, "log": _log, "export": _export, "head": _head}[args.what](args)
+    return {"verify": _verify_records, "log": _print_log, "export": _export_records, "head": _sign_head}[
+        args.what
+    ](args)
 
 
-def _verify(args: Args) -> int:
-    number, found = Client.for_this_user().audit_problems(tuple(_kept(args.against)) if args.against else ())
+def _verify_records(args: Args) -> int:
+    number, found = Client.for_this_user().audit_problems(
+        tuple(_read_kept_heads(args.against)) if args.against else ()
+    )
     if args.json:
         show_json({"records": number, "problems": found})
     elif found:
-        out().print_all(found)
-        err().print(f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}.")
+        stdout_paint().print_all(found)
+        stderr_paint().print(f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}.")
     else:
-        out().print(f"{format_count(number, 'record')}: nothing was changed, removed, inserted or moved.")
+        stdout_paint().print(
+            f"{format_count(number, 'record')}: nothing was changed, removed, inserted or moved."
+        )
     return 1 if found else 0
 
 
-def _entries(args: Args) -> Iterator[dict[str, Any]]:
+def _read_records(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.for_this_user()
-    run = _run(client, args.run) if args.run else None
-    for record in client.audit_records(since(args.since), run):
+    run = _resolve_run(client, args.run) if args.run else None
+    for record in client.audit_records(parse_since(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
-def _run(client: Client, name: str) -> str:
+def _resolve_run(client: Client, name: str) -> str:
     """Its id; a run that was removed has records, too."""
     try:
         return client.run(name).run
@@ -63,8 +86,8 @@ def _run(client: Client, name: str) -> str:
         return name
 
 
-def _log(args: Args) -> None:
-    found = [*_entries(args)]
+def _print_log(args: Args) -> None:
+    found = [*_read_records(args)]
     if args.json:
         return show_json(found)
     tools = {
@@ -86,21 +109,21 @@ def _log(args: Args) -> None:
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
-def _export(args: Args) -> None:
+def _export_records(args: Args) -> None:
     if args.format == "jsonl":
-        for entry in _entries(args):
-            out().print(redacted(json.dumps(entry, ensure_ascii=False)))
-        return out().print(json.dumps({"head": Client.for_this_user().audit_head()}))
+        for entry in _read_records(args):
+            stdout_paint().print(redact_secrets(json.dumps(entry, ensure_ascii=False)))
+        return stdout_paint().print(json.dumps({"head": Client.for_this_user().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
-    for entry in _entries(args):
+    for entry in _read_records(args):
         texts = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("key", "body")}
         row = {**entry["body"], **entry, **texts}
-        table.writerow([redacted(str("" if row.get(name) is None else row[name])) for name in columns])
+        table.writerow([redact_secrets(str("" if row.get(name) is None else row[name])) for name in columns])
 
 
-def _head(args: Args) -> None:
+def _sign_head(args: Args) -> None:
     line = json.dumps(Client.for_this_user().audit_head())
     if args.to:
         try:
@@ -109,14 +132,14 @@ def _head(args: Args) -> None:
         except OSError as error:
             raise UserError(f"Can't write {str(args.to)!r}: {error.strerror}.") from error
     if args.ref:
-        _git("update-ref", args.ref, _git("hash-object", "-w", "--stdin", given=line + "\n").strip())
+        _run_git("update-ref", args.ref, _run_git("hash-object", "-w", "--stdin", given=line + "\n").strip())
     if not args.to and not args.ref:
-        out().print(line)
+        stdout_paint().print(line)
 
 
-def _kept(place: str) -> Iterator[dict[str, Any]]:
+def _read_kept_heads(place: str) -> Iterator[dict[str, Any]]:
     file = Path(place)
-    text = file.read_text(encoding="utf-8") if file.is_file() else _git("cat-file", "-p", place)
+    text = file.read_text(encoding="utf-8") if file.is_file() else _run_git("cat-file", "-p", place)
     for number, line in enumerate(text.splitlines(), 1):
         try:
             yield dict(json.loads(line))
@@ -124,7 +147,7 @@ def _kept(place: str) -> Iterator[dict[str, Any]]:
             raise UserError(f"{place!r}, line {number}: no head. Made with: interlock audit head") from None
 
 
-def _git(*words: str, given: str = "") -> str:
+def _run_git(*words: str, given: str = "") -> str:
     done = subprocess.run(("git", *words), input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         why = (done.stderr.splitlines() or ["failed"])[0]  # more follow where a file system ends

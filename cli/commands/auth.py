@@ -5,8 +5,15 @@ from contextlib import nullcontext
 from getpass import getpass
 
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Args, Parser, action, option, takes, word
-from interlock.cli.render.output import err, out, show_json, show_table
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    choice_argument,
+    declare_arguments,
+    flag_argument,
+    word_argument,
+)
+from interlock.cli.render.output import show_json, show_table, stderr_paint, stdout_paint
 from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
@@ -15,25 +22,29 @@ from interlock.state.text import format_count, join_some, visible
 _NAMED = 5
 
 
-@takes(
-    action("what", "list", "test", "set", "remove", nargs="?", default="list"),
-    word("provider", nargs="?", metavar="PROVIDER", default=""),
-    option("--url URL", "with set: the server's address", default=""),
+@declare_arguments(
+    choice_argument("what", "list", "test", "set", "remove", nargs="?", default="list"),
+    word_argument("provider", nargs="?", metavar="PROVIDER", default=""),
+    flag_argument("--url URL", "with set: the server's address", default=""),
     Parser.folder_flags,
     Parser.json_flag,
 )
 def auth(args: Args) -> int | None:
     options = options_here(args)
     if args.what == "list":
-        return _list(options, args.json)
+        return _list_providers(options, args.json)
     if args.what == "test":
-        return _test(options, args.provider, args.json)
+        return _test_provider(options, args.provider, args.json)
     if not args.provider:
         raise UserError(f"`auth {args.what}` takes a provider. List them: interlock auth")
-    return _set(options, args.provider, args.url) if args.what == "set" else _remove(options, args.provider)
+    return (
+        _set_credentials(options, args.provider, args.url)
+        if args.what == "set"
+        else _remove_credentials(options, args.provider)
+    )
 
 
-def _list(options: Options, as_json: bool) -> None:
+def _list_providers(options: Options, as_json: bool) -> None:
     from interlock.engine.client.credentials import list_credentials
 
     found = list_credentials(options)
@@ -45,10 +56,10 @@ def _list(options: Options, as_json: bool) -> None:
     ]
     show_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
     if not any(one.key or one.url for one in found):
-        err().print("No key and no server is set. Set one: interlock auth set PROVIDER")
+        stderr_paint().print("No key and no server is set. Set one: interlock auth set PROVIDER")
 
 
-def _test(options: Options, provider: str, as_json: bool) -> int:
+def _test_provider(options: Options, provider: str, as_json: bool) -> int:
     """Test one provider, or all that have a key or a server."""
     from interlock.engine.client.credentials import list_credentials, test_credentials
 
@@ -68,18 +79,18 @@ def _test(options: Options, provider: str, as_json: bool) -> int:
     if as_json:
         show_json(results)
     else:
-        out().print_all(_line(one) for one in results)
+        stdout_paint().print_all(_result_line(one) for one in results)
     return int(not all(one["works"] for one in results))
 
 
-def _line(result: dict[str, object]) -> str:
+def _result_line(result: dict[str, object]) -> str:
     found = result.get("models")
     if not isinstance(found, list):
         return f"✗ {result['provider']}: {result['problem']}"
-    return f"✓ {result['provider']} works: {_models([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return f"✓ {result['provider']} works: {_format_models([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _models(found: list[str]) -> str:
+def _format_models(found: list[str]) -> str:
     return (
         f"{format_count(len(found), 'model')} ({join_some([*map(visible, found)], _NAMED)})"
         if found
@@ -87,7 +98,7 @@ def _models(found: list[str]) -> str:
     )
 
 
-def _set(options: Options, provider: str, url: str) -> None:
+def _set_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
         can_test,
         check_provider,
@@ -98,25 +109,31 @@ def _set(options: Options, provider: str, url: str) -> None:
 
     is_tried = can_test(check_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
-    key = _key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
+    key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
     found = store_credentials(options, provider, key, url)
-    what = f"{provider} works: {_models(found)}" if is_tried else f"{provider} is asked at {url}; not tested"
-    out().print(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
+    what = (
+        f"{provider} works: {_format_models(found)}"
+        if is_tried
+        else f"{provider} is asked at {url}; not tested"
+    )
+    stdout_paint().print(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
     if name := shadowing_variable(options, provider):
-        err().print(f"warning: {name} in the environment overrides it. Unset it.")
+        stderr_paint().print(f"warning: {name} in the environment overrides it. Unset it.")
     if missing := missing_package(provider):
-        err().print(f"warning: {missing}")
+        stderr_paint().print(f"warning: {missing}")
 
 
-def _key(question: str) -> str:
+def _ask_for_key(question: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
     with in_foreground(nullcontext()):
         return getpass(question).strip()
 
 
-def _remove(options: Options, provider: str) -> None:
+def _remove_credentials(options: Options, provider: str) -> None:
     from interlock.engine.client.credentials import remove_credentials
 
     still = remove_credentials(options, provider)
-    out().print(f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else ""))
+    stdout_paint().print(
+        f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else "")
+    )

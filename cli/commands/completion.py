@@ -9,20 +9,20 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.cli.candidates import candidates
-from interlock.cli.parsing import Args, action, takes
+from interlock.cli.completions import complete_words
+from interlock.cli.parsing import Args, choice_argument, declare_arguments
 from interlock.cli.render.output import one_line
 from interlock.state.errors import InterlockError
 
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@takes(action("shell", *_SHELLS, help="your shell"))
+@declare_arguments(choice_argument("shell", *_SHELLS, help="your shell"))
 def completion(args: Args) -> None:
-    print(script(args.shell), end="")
+    print(completion_script(args.shell), end="")
 
 
-def script(shell: str) -> str:
+def completion_script(shell: str) -> str:
     return Path(__file__).with_suffix(f".{shell}").read_text(encoding="utf-8")
 
 
@@ -30,16 +30,16 @@ _LISTED = frozenset({"63", "33", "64"})
 """Values of bash's COMP_TYPE that only list candidates, so that descriptions may follow them."""
 
 
-def answer(arguments: Sequence[str]) -> int:
+def print_completions(arguments: Sequence[str]) -> int:
     """Takes `bash COMP_TYPE WORD LINE` or `zsh|fish WORD…`; the last word is being typed."""
     if len(arguments) < 2:
         return 2
     shell, *words = arguments
     listed, tail = True, words[-1]
     if shell == "bash":
-        listed, tail, words = words[0] in _LISTED, words[1], _words_of(words[2])
+        listed, tail, words = words[0] in _LISTED, words[1], _split_words(words[2])
     try:
-        found = candidates(words)
+        found = complete_words(words)
     except InterlockError:
         return 0
     # bash completes only what follows the last of its COMP_WORDBREAKS, like the file in --policy=FILE.
@@ -56,7 +56,7 @@ def answer(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _words_of(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     """The words after the command's name, up to the cursor; an open quote is closed."""
     for close in ("", "'", '"'):
         try:

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from interlock.cli.catalog import load
-from interlock.cli.parsing import Args, Parser, option, takes, word
-from interlock.cli.render.events import bar
-from interlock.cli.render.output import out, show_json
-from interlock.cli.render.text import moving_line
+from interlock.cli.catalog import load_entry_point
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
+from interlock.cli.render.live_calls import format_progress
+from interlock.cli.render.output import show_json, stdout_paint
+from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
 from interlock.engine.client.doctor import (
     check_effects,
@@ -23,41 +23,41 @@ from interlock.state.errors import InterlockError
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
-@takes(
-    word("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
-    option("--store", "read every record of the store, and rebuild derived tables"),
+@declare_arguments(
+    word_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
+    flag_argument("--store", "read every record of the store, and rebuild derived tables"),
     Parser.json_flag,
 )
 def doctor(args: Args) -> int | None:
     home = Client.for_this_user().home
-    machine = [*check_machine(), *_warm(), *_registered(home)]
+    machine = [*check_machine(), *_warm_findings(), *_registered_findings(home)]
     here = [*machine, *check_settings(), *check_state(home)]
     findings = [*check_effects(args.workflow)] if args.workflow else here
-    findings += _records(home) if args.store else ()
+    findings += _audit_findings(home) if args.store else ()
     if args.json:
         show_json([finding._asdict() for finding in findings])
     else:
-        paint = out()
+        paint = stdout_paint()
         for level, what, text in findings:
             paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
-def _registered(home: Path) -> Iterator[Finding]:
+def _registered_findings(home: Path) -> Iterator[Finding]:
     """Yield what rooms of ours and other packages find."""
     for entry in find_entry_points("interlock.checks"):
         try:
-            yield from load(entry)(home)
+            yield from load_entry_point(entry)(home)
         except InterlockError as error:
             yield Finding("problem", entry.name, str(error))
 
 
-def _warm() -> Iterator[Finding]:
-    from interlock.cli.warm.keep import from_here
+def _warm_findings() -> Iterator[Finding]:
+    from interlock.cli.warm.warm_control import check_warm_start
 
     if not sys.platform.startswith("linux"):
         return
-    pid, why = from_here()
+    pid, why = check_warm_start()
     if pid is None:
         yield Finding("ok", "warm", "off. To turn it on: interlock warm")
     else:
@@ -65,10 +65,10 @@ def _warm() -> Iterator[Finding]:
         yield Finding("note" if why else "ok", "warm", text)
 
 
-def _records(home: Path) -> Iterator[Finding]:
+def _audit_findings(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
-    with moving_line("store") as show:
+    with show_spinner("store") as show:
         try:
-            yield from examine_store(home, lambda progress: show(bar(progress)))
+            yield from examine_store(home, lambda progress: show(format_progress(progress)))
         except InterlockError as error:
             yield Finding("problem", "store", str(error))

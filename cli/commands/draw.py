@@ -6,10 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.cli.exporting import draw_graph, load_workflow, written
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Args, Parser, either, number, one_of, option, takes, word
-from interlock.cli.render.output import abbreviate_home, err, out
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    declare_arguments,
+    exclusive_arguments,
+    flag_argument,
+    number_type,
+    one_of,
+    word_argument,
+)
+from interlock.cli.render.output import abbreviate_home, stderr_paint, stdout_paint
+from interlock.cli.run_export import draw_graph, export_run, load_workflow
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
 
@@ -21,7 +30,7 @@ _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",
 """Format → file extensions; the first format is the default."""
 
 
-def _groups(text: str) -> tuple[str, ...]:
+def _parse_groups(text: str) -> tuple[str, ...]:
     from interlock.engine.client.diagrams import GROUPS
 
     wanted = tuple(one.strip() for one in text.split(","))
@@ -33,22 +42,28 @@ def _groups(text: str) -> tuple[str, ...]:
     return wanted
 
 
-@takes(
-    word(
+@declare_arguments(
+    word_argument(
         "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
     ),
-    option(
+    flag_argument(
         "--format FORMAT",
         "mermaid (default), dot, svg or png",
         type=one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"}),
     ),
-    option("--depth N", "levels of nested graphs to draw (default: 1)", type=number(int, 1), default=1),
-    option("--show GROUPS", "main, hooks, questions, errors, lists: only these (default: all)", type=_groups),
-    option("--run RUN", "mark the path of this run"),
-    option("--call N", "with tool-call: number or id of a call of the run"),
-    option("-o --output FILE", "output file; its extension sets the format", type=Path),
-    option("-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path),
-    option("--skip-trust", "trust that folder for this command only"),
+    flag_argument(
+        "--depth N", "levels of nested graphs to draw (default: 1)", type=number_type(int, 1), default=1
+    ),
+    flag_argument(
+        "--show GROUPS",
+        "main, hooks, questions, errors, lists: only these (default: all)",
+        type=_parse_groups,
+    ),
+    flag_argument("--run RUN", "mark the path of this run"),
+    flag_argument("--call N", "with tool-call: number or id of a call of the run"),
+    flag_argument("-o --output FILE", "output file; its extension sets the format", type=Path),
+    flag_argument("-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path),
+    flag_argument("--skip-trust", "trust that folder for this command only"),
 )
 def diagram(args: Args) -> int | None:
     run = Client.for_this_user().run(args.run) if args.run else None
@@ -63,7 +78,7 @@ def diagram(args: Args) -> int | None:
         raise UserError(
             f"Run {run.run!r} runs the workflow {run.workflow!r}, not {workflow!r}. Leave out WORKFLOW."
         )
-    shape = args.format or _format_of(args.output, _DRAWN)
+    shape = args.format or _format_from_extension(args.output, _DRAWN)
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be printed to a terminal. Give a file: -o FILE.png")
     chosen = workflow
@@ -79,10 +94,10 @@ def diagram(args: Args) -> int | None:
             "--call needs the statechart of calls and a run: interlock diagram tool-call --run RUN --call N"
         )
     drawn = draw_graph(chosen, shape, args.depth, run, args.call, args.show)
-    _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
+    _write_output(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
 
 
-def _put(data: bytes, file: Path | None) -> None:
+def _write_output(data: bytes, file: Path | None) -> None:
     if file is None:
         sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
         sys.stdout.buffer.flush()
@@ -93,7 +108,7 @@ def _put(data: bytes, file: Path | None) -> None:
         raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error
 
 
-def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
+def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     """The format that a file's extension names. Raises `UserError` for another extension."""
     ending = file.suffix.lstrip(".").lower() if file else ""
     if not ending:
@@ -105,35 +120,37 @@ def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     return found
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
-    option(
+    flag_argument(
         "--format FORMAT",
         "html (default), md, json or patch",
         type=one_of(
             tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
         ),
     ),
-    option("-o --output FILE", "output file; its extension sets the format", type=Path),
+    flag_argument("-o --output FILE", "output file; its extension sets the format", type=Path),
 )
 def export(args: Args) -> int | None:
     run = Client.for_this_user().run(args.run)
-    shape = args.format or _format_of(args.output, _EXPORTED)
+    shape = args.format or _format_from_extension(args.output, _EXPORTED)
     data = (
         Client.for_this_user().patch(run.run)
         if shape == "patch"
-        else written(run, shape).encode(errors="replace")
+        else export_run(run, shape).encode(errors="replace")
     )
-    _put(data, args.output)
+    _write_output(data, args.output)
     if args.output:
-        err().print(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
+        stderr_paint().print(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
 
 
-@takes(
-    word("folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"),
-    either(
-        option("--write", "write missing and stale diagrams"),
-        option("--check", "exit with 1 if a diagram is missing or stale"),
+@declare_arguments(
+    word_argument(
+        "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
+    ),
+    exclusive_arguments(
+        flag_argument("--write", "write missing and stale diagrams"),
+        flag_argument("--check", "exit with 1 if a diagram is missing or stale"),
         required=True,
     ),
 )
@@ -142,9 +159,9 @@ def diagrams(args: Args) -> int | None:
 
     if args.write:
         for path in write_diagrams(args.folder):
-            out().print(str(path))
+            stdout_paint().print(str(path))
         return None
     problems = check_diagrams(args.folder)
     for problem in problems:
-        err().print(problem)
+        stderr_paint().print(problem)
     return 1 if problems else 0

@@ -5,9 +5,17 @@ import sys
 import time
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, duration, number, option, takes, word
-from interlock.cli.render.events import call_mark
-from interlock.cli.render.output import err, one_line, out, show_json, show_table
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    declare_arguments,
+    duration_argument,
+    flag_argument,
+    number_type,
+    word_argument,
+)
+from interlock.cli.render.live_calls import call_mark
+from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.cancel import cancel_named_run as cancel_run
 from interlock.engine.client.event_lines import call_facts
@@ -27,16 +35,16 @@ _LOOK_S = 0.5
 _TIMED_OUT = 124
 
 
-@takes(Parser.run_flag, option("-f --follow", "follow the run"))
+@declare_arguments(Parser.run_flag, flag_argument("-f --follow", "follow the run"))
 def logs(args: Args) -> int:
     client = Client(Options(home=state_home()))
     run = client.run(args.run)
     if args.follow and (waits := client.no_worker([run])):
-        err().print(waits)
-    return asyncio.run(_logged(client, run.run, follows=args.follow))
+        stderr_paint().print(waits)
+    return asyncio.run(_follow_run(client, run.run, follows=args.follow))
 
 
-async def _logged(client: Client, run: str, *, follows: bool) -> int:
+async def _follow_run(client: Client, run: str, *, follows: bool) -> int:
     from interlock.engine.client.following import RunStanding
 
     cursor = away = ""
@@ -45,71 +53,71 @@ async def _logged(client: Client, run: str, *, follows: bool) -> int:
             async for told in client.follow(run, cursor):
                 cursor = told.cursor or cursor
                 if not isinstance(told.event, RunStanding):
-                    _print(told.event)
+                    _print_event(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.run(run)
-                    err().print(f"Run {run} is {_ended(row)}" + ("" if row.error else "."))
-                    return _code(client, run)
+                    stderr_paint().print(f"Run {run} is {_ended_status(row)}" + ("" if row.error else "."))
+                    return _exit_code_of_run(client, run)
                 elif not follows:
                     return 0
         except StoreError as error:
-            away = _outlasted(error, away)
+            away = _report_store_outage(error, away)
             await asyncio.sleep(_LOOK_S)
 
 
-def _outlasted(error: StoreError, before: str) -> str:
+def _report_store_outage(error: StoreError, before: str) -> str:
     """Say why the store doesn't answer, unless that was said before. Raises the error of a store that is a file."""
     if not is_on_server(state_home()):
         raise error
     if str(error) != before:
-        err().print(f"The store doesn't answer. Waiting for it: {error}")
+        stderr_paint().print(f"The store doesn't answer. Waiting for it: {error}")
     return str(error)
 
 
-def _print(event: Event) -> None:
+def _print_event(event: Event) -> None:
     if isinstance(event, MessageEvent) and not event.delta:
-        out().print(f"> {event.content}" if event.role == "user" else event.content)
+        stdout_paint().print(f"> {event.content}" if event.role == "user" else event.content)
     elif isinstance(event, ToolResultEvent):
         mark, colour = call_mark(event)
         facts = " · ".join([event.summary or event.tool_name, *call_facts(event)])
-        out().print(f"{out()(mark, colour)} {facts}")
+        stdout_paint().print(f"{stdout_paint()(mark, colour)} {facts}")
     sys.stdout.flush()
 
 
-@takes(
-    word("runs", nargs="+", metavar="RUN"),
-    option("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration),
+@declare_arguments(
+    word_argument("runs", nargs="+", metavar="RUN"),
+    flag_argument("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration_argument),
     Parser.json_flag,
 )
 def wait(args: Args) -> int:
     client = Client.for_this_user()
     names = [client.run(name).run for name in args.runs]
     if waits := client.no_worker(client.named_runs(names)):
-        err().print(waits)
+        stderr_paint().print(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
     left, away = [*names], ""
     while left:
         try:
-            _note_ended(client, names, left, quiet=args.json)
+            _report_ended_runs(client, names, left, quiet=args.json)
         except StoreError as error:
-            away = _outlasted(error, away)
+            away = _report_store_outage(error, away)
         if left and until and time.monotonic() > until:
-            err().print(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
+            stderr_paint().print(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
             return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
     rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
-    return next((code for name in names if (code := _code(client, name))), 0)
+    return next((code for name in names if (code := _exit_code_of_run(client, name))), 0)
 
 
-def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
+def _report_ended_runs(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
     """Take those that are over from `left`; the push of one that is delivered is waited for, too."""
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
         row = rows.get(name)
-        delivered = _delivery(client, row)
+        delivered = _delivery_of_run(client, row)
         pushing = delivered.pushed_by
         if row and (row.status in _BUSY or delivered.under_way):
             continue
@@ -121,47 +129,47 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
             kept_back = delivered.kept_back
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
             pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
-            out().print(f"{name}  {_ended(row)}{pushes}")
+            stdout_paint().print(f"{name}  {_ended_status(row)}{pushes}")
             if behind := undelivered_files_line(delivered):
-                out().print(f"  not delivered: {behind}")
+                stdout_paint().print(f"  not delivered: {behind}")
 
 
-def _delivery(client: Client, row: RunRow | None) -> Delivery:
+def _delivery_of_run(client: Client, row: RunRow | None) -> Delivery:
     return read_delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
-def _ended(row: RunRow | None) -> str:
+def _ended_status(row: RunRow | None) -> str:
     if row is None:
         return "removed"
     return f"{row.status}: {one_line(row.error['message'])}" if row.error else row.status
 
 
-def _code(client: Client, run: str) -> int:
+def _exit_code_of_run(client: Client, run: str) -> int:
     row = client.run(run)
     # One that is done and couldn't be delivered has failed.
     outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
     return next((EXIT_CODES[why] for why in (row.why, outcome, row.status) if why in EXIT_CODES), 1)
 
 
-@takes(Parser.run_flag)
+@declare_arguments(Parser.run_flag)
 def cancel(args: Args) -> int:
     options = Options(home=state_home(), door="terminal")
     became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
     if became == "decided" and not row.queue:
-        from interlock.cli.driving import go_on, text_view
+        from interlock.cli.driving import resume_run, text_view
 
-        go_on(row.run, (), None, options, text_view(row.title))
+        resume_run(row.run, (), None, options, text_view(row.title))
     elif became == "over":
-        err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+        stderr_paint().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
         return 1
     elif became in ("ended", "decided"):
-        err().print(f"Run {row.run} is cancelled.")
+        stderr_paint().print(f"Run {row.run} is cancelled.")
     elif became == "asked":
         who = "The worker that drives it" if row.queue else f"The process that drives it ({row.owner})"
-        err().print(f"{who} was asked to stop. {next_step}")
+        stderr_paint().print(f"{who} was asked to stop. {next_step}")
     else:
-        err().print(f"{'No worker' if row.queue else 'Nothing'} drives it now. {next_step}")
+        stderr_paint().print(f"{'No worker' if row.queue else 'Nothing'} drives it now. {next_step}")
     return 0
 
 
@@ -169,24 +177,24 @@ _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")
 _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
 
 
-@takes(
-    word("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
-    option("--runs N", "runs driven at once (user, workflow)", type=number(int, 1)),
-    option("--requests N", "requests to models a minute", type=number(int, 1)),
-    option("--tokens N", "tokens a minute", type=number(int, 1)),
-    option("--usd-per-day USD", "cost a day, in US dollars", type=number(float, 0.01)),
-    option("--usd-per-month USD", "cost a month, in US dollars", type=number(float, 0.01)),
-    option("--remove", "remove all limits of KIND=NAME"),
+@declare_arguments(
+    word_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
+    flag_argument("--runs N", "runs driven at once (user, workflow)", type=number_type(int, 1)),
+    flag_argument("--requests N", "requests to models a minute", type=number_type(int, 1)),
+    flag_argument("--tokens N", "tokens a minute", type=number_type(int, 1)),
+    flag_argument("--usd-per-day USD", "cost a day, in US dollars", type=number_type(float, 0.01)),
+    flag_argument("--usd-per-month USD", "cost a month, in US dollars", type=number_type(float, 0.01)),
+    flag_argument("--remove", "remove all limits of KIND=NAME"),
     Parser.json_flag,
 )
 def limits(args: Args) -> None:
     fleet = Fleet(state_home())
     given = {name: vars(args)[name] for name in _FIGURES if vars(args)[name] is not None}
     if args.whose:
-        kind, name = _whose(args.whose)
+        kind, name = _parse_limit_name(args.whose)
         if args.remove:
             fleet.remove_limit(kind, name)
-            return err().print(f"Removed the limits of {kind} {name!r}.")
+            return stderr_paint().print(f"Removed the limits of {kind} {name!r}.")
         if kind == "model" and "runs" in given:
             raise UserError("--runs is for a user or a workflow: a run may ask several models.")
         if kind == "workflow" and name != "*":
@@ -197,15 +205,17 @@ def limits(args: Args) -> None:
         raise UserError(
             "Name the limit: user=NAME, workflow=NAME or model=NAME. See: interlock limits --help"
         )
-    found = [one for one in fleet.limits() if not args.whose or one.limit[:2] == _whose(args.whose)]
+    found = [
+        one for one in fleet.limits() if not args.whose or one.limit[:2] == _parse_limit_name(args.whose)
+    ]
     if args.json:
         return show_json([one.facts for one in found])
     if not found:
-        return err().print("No limits. Set one with: interlock limits 'user=*' --runs 4")
+        return stderr_paint().print("No limits. Set one with: interlock limits 'user=*' --runs 4")
     show_table([_limit_cells(one) for one in found], ("whose", *_TITLES))
 
 
-def _whose(text: str) -> tuple[str, str]:
+def _parse_limit_name(text: str) -> tuple[str, str]:
     kind, has_name, name = text.partition("=")
     if kind not in ("user", "workflow", "model") or not has_name or not name:
         raise UserError(f"{text!r}: expected user=NAME, workflow=NAME or model=NAME; * as NAME: each one.")

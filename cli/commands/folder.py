@@ -4,9 +4,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Args, Parser, option, takes, word
-from interlock.cli.render.output import abbreviate_home, err, one_line, out, show_json, show_table
+from interlock.cli.inputs import confirm
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
+from interlock.cli.render.output import (
+    abbreviate_home,
+    one_line,
+    show_json,
+    show_table,
+    stderr_paint,
+    stdout_paint,
+)
 from interlock.state.errors import UserError
 from interlock.state.text import estimate_tokens, visible
 
@@ -14,12 +21,12 @@ if TYPE_CHECKING:
     from interlock.services.trust import ProjectFile, TrustDecision
 
 
-@takes(
-    word("folder", nargs="?", default=".", metavar="DIR", help="default: this folder"),
-    option("--yes", "trust without asking; required without a terminal"),
-    option("--parent", "trust the parent folder and everything in it"),
-    option("--untrust", "stop trusting the folder"),
-    option("--list", "list all decisions"),
+@declare_arguments(
+    word_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder"),
+    flag_argument("--yes", "trust without asking; required without a terminal"),
+    flag_argument("--parent", "trust the parent folder and everything in it"),
+    flag_argument("--untrust", "stop trusting the folder"),
+    flag_argument("--list", "list all decisions"),
     Parser.json_flag,
 )
 def trust(args: Args) -> int | None:
@@ -32,22 +39,22 @@ def trust(args: Args) -> int | None:
 
     home = Path.home()
     if args.list:
-        _show_answers(read_trust_decisions(home), args.json)
+        _show_decisions(read_trust_decisions(home), args.json)
         return None
     root = _trusted_folder(args)
     known, files = find_trust_decision(root, home), list_trust_files(root, home)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
-        _show_brought(root, files)
-    if not same and (args.untrust or args.yes or _agreed(root)):
+        _show_project_files(root, files)
+    if not same and (args.untrust or args.yes or _confirm_trust(root)):
         record_trust_decision(root, home, trusted=wanted)
         known = find_trust_decision(root, home)
     if args.json:
-        show_json(_trust_object(root, known, files))
+        show_json(_trust_json(root, known, files))
     trusted = known is not None and known.trusted
     if not args.json or trusted != wanted:
-        _tell(root, known, wanted)
+        _report_trust(root, known, wanted)
     return 0 if trusted == wanted or not wanted else 1
 
 
@@ -59,15 +66,15 @@ def _trusted_folder(args: Args) -> Path:
     return real.parent if args.parent else real
 
 
-def _agreed(root: Path) -> bool:
+def _confirm_trust(root: Path) -> bool:
     nobody = f"Trusting {str(root)!r} needs a person, and there is no terminal. Use: interlock trust --yes"
-    return agreed(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
+    return confirm(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
 
 
-def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
+def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
     from interlock.services.trust import display_path
 
-    paint = out()
+    paint = stdout_paint()
     if not files:
         paint.print(f"{abbreviate_home(str(root))} contains nothing that needs trust.")
         return
@@ -78,7 +85,7 @@ def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
             paint.print(f"    {one_line(line)}")
 
 
-def _tell(root: Path, known: "TrustDecision | None", wanted: bool) -> None:
+def _report_trust(root: Path, known: "TrustDecision | None", wanted: bool) -> None:
     """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
@@ -93,10 +100,10 @@ def _tell(root: Path, known: "TrustDecision | None", wanted: bool) -> None:
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Change it there, or see ~/{TRUST_FILE}."
-    err().print(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
+    stderr_paint().print(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
 
 
-def _trust_object(root: Path, known: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
+def _trust_json(root: Path, known: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
     return {
         "folder": str(root),
         "trusted": known is not None and known.trusted,
@@ -105,13 +112,13 @@ def _trust_object(root: Path, known: "TrustDecision | None", files: "list[Projec
     }
 
 
-def _show_answers(answers: "list[TrustDecision]", json: bool) -> None:
+def _show_decisions(answers: "list[TrustDecision]", json: bool) -> None:
     if json:
         return show_json(
             [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in answers]
         )
     if not answers:
-        return err().print("No decisions yet. Decide on a folder with: interlock trust DIR")
+        return stderr_paint().print("No decisions yet. Decide on a folder with: interlock trust DIR")
     words = {True: "trusted", False: "untrusted"}
     rows = [
         (abbreviate_home(str(a.directory)), words[a.trusted], abbreviate_home(str(a.source))) for a in answers
@@ -119,12 +126,12 @@ def _show_answers(answers: "list[TrustDecision]", json: bool) -> None:
     show_table(rows, ("folder", "is", "decided in"))
 
 
-@takes(
-    word("action", nargs="?", default="show", metavar="show|add|refresh"),
-    word("text", nargs="*", metavar="TEXT", help="add: the line to add"),
-    option("--global", "add: use your own file, for every folder"),
-    option("-C --workspace DIR", "use folder DIR", type=Path),
-    option("--json", "print JSON"),
+@declare_arguments(
+    word_argument("action", nargs="?", default="show", metavar="show|add|refresh"),
+    word_argument("text", nargs="*", metavar="TEXT", help="add: the line to add"),
+    flag_argument("--global", "add: use your own file, for every folder"),
+    flag_argument("-C --workspace DIR", "use folder DIR", type=Path),
+    flag_argument("--json", "print JSON"),
 )
 def memory(args: Args) -> int | None:
     if args.action not in ("show", "add", "refresh"):
@@ -147,16 +154,16 @@ def _show_memory(args: Args, root: Path) -> None:
         nothing = (
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
         )
-        return err().print(nothing)
+        return stderr_paint().print(nothing)
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     show_table(rows, ("file", "level", "tokens"))
     if args.action == "show":
         for file in files:
-            out().print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", reading=True)
+            stdout_paint().print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", reading=True)
 
 
 def _add_memory(args: Args, root: Path) -> None:
     from interlock.engine.client.folder_contents import add_memory_line
 
     file, is_new = add_memory_line(root, " ".join(args.text), everywhere=vars(args)["global"])
-    out().print(f"{'Added' if is_new else 'Already there'}: {file}")
+    stdout_paint().print(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -4,24 +4,31 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.cli.flags import configuration_of, options_here
-from interlock.cli.parsing import Args, Parser, either, option, takes, word
-from interlock.cli.render.output import err, out, show_json, show_table, warn
-from interlock.cli.render.results import groups_of
+from interlock.cli.flags import options_here, read_configuration
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    declare_arguments,
+    exclusive_arguments,
+    flag_argument,
+    word_argument,
+)
+from interlock.cli.render.output import print_warnings, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.workflow_results import format_mode_groups
 from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import UserError
 from interlock.state.text import visible
 
 
-@takes(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.folder_flags, Parser.json_flag)
 def workflows(args: Args) -> int | None:
     options = options_here(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
-    if _has_own(options):
+    if _has_own_workflows(options):
         own, ignored = Client(options).list_user_workflows()
         rows += [(one.name, one.summary, one.source, one.problem) for one in own]
-        err().print_all(ignored)
+        stderr_paint().print_all(ignored)
     if args.json:
         keys = ("name", "summary", "source", "problem")
         show_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])
@@ -29,7 +36,7 @@ def workflows(args: Args) -> int | None:
         show_table([(name, problem or summary) for name, summary, _, problem in rows])
 
 
-def _has_own(options: Options) -> bool:
+def _has_own_workflows(options: Options) -> bool:
     """Whether there are workflows of one's own; if not, no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
     listing = (options.workspace or Path.cwd()) / LISTING
@@ -40,14 +47,14 @@ def _has_own(options: Options) -> bool:
     )
 
 
-@takes(
-    word("workflow", metavar="WORKFLOW", help="see: interlock workflows"),
-    either(
-        option("--input", "print only the schema of the input"),
-        option("--output", "print only the schema of the output"),
+@declare_arguments(
+    word_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows"),
+    exclusive_arguments(
+        flag_argument("--input", "print only the schema of the input"),
+        flag_argument("--output", "print only the schema of the output"),
     ),
     Parser.folder_flags,
-    option("--json", "no effect; the output is always JSON"),
+    flag_argument("--json", "no effect; the output is always JSON"),
 )
 def schema(args: Args) -> None:
     workflow = Client(options_here(args)).workflow(args.workflow)
@@ -60,9 +67,9 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _BLOCKS = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@takes(
-    word("what", metavar="workflow", help="the only kind"),
-    word("name", metavar="NAME", help="lower-case words joined by hyphens"),
+@declare_arguments(
+    word_argument("what", metavar="workflow", help="the only kind"),
+    word_argument("name", metavar="NAME", help="lower-case words joined by hyphens"),
 )
 def new(args: Args) -> int | None:
     if args.what != "workflow":
@@ -84,12 +91,14 @@ def new(args: Args) -> int | None:
             f"{there[0]} already exists; nothing was written. Give another name, or remove the file."
         )
     for path, text in zip(paths, texts, strict=True):
-        _write_new(path, text)
-        out().print(str(path))
-    out().print(f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}")
+        _write_new_file(path, text)
+        stdout_paint().print(str(path))
+    stdout_paint().print(
+        f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}"
+    )
 
 
-def _write_new(path: Path, text: str) -> None:
+def _write_new_file(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8", newline="\n") as file:
@@ -102,7 +111,7 @@ def _first_sentence(text: str) -> str:
     return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".")
 
 
-@takes(option("--json", "print JSON, with the schema of the arguments"))
+@declare_arguments(flag_argument("--json", "print JSON, with the schema of the arguments"))
 def tools(args: Args) -> int | None:
     from interlock.tools.table import TOOLS
 
@@ -115,18 +124,18 @@ def tools(args: Args) -> int | None:
         show_table(rows, ("tool", "can", "what"))
 
 
-@takes(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.folder_flags, Parser.json_flag)
 def modes(args: Args) -> int | None:
-    configuration = configuration_of(args)
+    configuration = read_configuration(args)
     modes, problems = configuration.modes
-    warn([*problems, *configuration.ignored_warnings])
+    print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
         (
             mode.slug,
             mode.source,
-            groups_of(mode.model_dump()),
+            format_mode_groups(mode.model_dump()),
             mode.when_to_use,
         )
         for mode in modes.all()
@@ -134,27 +143,27 @@ def modes(args: Args) -> int | None:
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
-@takes(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.folder_flags, Parser.json_flag)
 def agents(args: Args) -> int | None:
-    configuration = configuration_of(args)
+    configuration = read_configuration(args)
     agents, problems = configuration.agents
-    warn([*problems, *configuration.ignored_warnings])
+    print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]
     return show_table(rows, ("agent", "source", "for"))
 
 
-@takes(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.folder_flags, Parser.json_flag)
 def models(args: Args) -> None:
     from interlock.engine.client.offered_models import list_model_rows, price_table_version
 
     rows, problems = list_model_rows(options_here(args))
-    warn(problems)
+    print_warnings(problems)
     if args.json:
         return show_json(rows)
     if not rows:
-        return err().print(
+        return stderr_paint().print(
             "No models: no key is set, and no local server answers. Set a key with: interlock auth set"
         )
     shown = [
@@ -170,10 +179,12 @@ def models(args: Args) -> None:
         for row in rows
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
-    err().print(
+    stderr_paint().print(
         f"Context windows and prices of known models: {price_table_version()}. Set your own with models.NAME; "
         "tiers: --json."
     )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:
-        warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."])
+        print_warnings(
+            [f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."]
+        )

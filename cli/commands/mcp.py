@@ -9,20 +9,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.flags import MODE, configuration_of, options_here
-from interlock.cli.near import nearest
-from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
+from interlock.cli.flags import MODE, options_here, read_configuration
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    declare_arguments,
+    flag_argument,
+    number_type,
+    one_of,
+    word_argument,
+)
 from interlock.cli.render.output import (
     abbreviate_home,
-    err,
     format_count,
     format_duration,
     one_line,
-    out,
+    print_warnings,
     show_json,
     show_table,
-    warn,
+    stderr_paint,
+    stdout_paint,
 )
+from interlock.cli.suggestions import suggest_nearest
 from interlock.engine.client import PIPELINES, Client
 from interlock.state.errors import UserError
 
@@ -56,68 +64,75 @@ class _McpParser(Parser):
         return arguments, []
 
 
-@takes(
-    word(
+@declare_arguments(
+    word_argument(
         "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
     ),
-    word("name", nargs="?", metavar="NAME", help="server name; serve: workflow name"),
-    word("target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"),
-    word("args", nargs="*", metavar="ARGS", help="add: arguments of the command"),
-    option(
+    word_argument("name", nargs="?", metavar="NAME", help="server name; serve: workflow name"),
+    word_argument("target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"),
+    word_argument("args", nargs="*", metavar="ARGS", help="add: arguments of the command"),
+    flag_argument(
         "-s --scope project|user",
         "add, remove: settings file (default: project)",
         type=one_of(("project", "user")),
         default="project",
     ),
-    option(
+    flag_argument(
         "-t --transport stdio|sse|http",
         "add: transport (default: detected)",
         type=one_of(("stdio", "sse", "http"), _TRANSPORTS),
     ),
-    option("-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[]),
-    option("-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[]),
-    option("--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1)),
-    option("--trust", "add: run the server's tools without asking"),
-    option("--include-tools A,B", "add: use only these tools", action="append", default=[]),
-    option("--exclude-tools A,B", "add: use all tools except these", action="append", default=[]),
-    option("--forget", "auth: sign out and delete stored tokens"),
-    option("-m --model MODEL", "serve: model of the workflows"),
-    option("--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE),
+    flag_argument("-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[]),
+    flag_argument("-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[]),
+    flag_argument("--timeout MS", "add: time limit of a request, in milliseconds", type=number_type(int, 1)),
+    flag_argument("--trust", "add: run the server's tools without asking"),
+    flag_argument("--include-tools A,B", "add: use only these tools", action="append", default=[]),
+    flag_argument("--exclude-tools A,B", "add: use all tools except these", action="append", default=[]),
+    flag_argument("--forget", "auth: sign out and delete stored tokens"),
+    flag_argument("-m --model MODEL", "serve: model of the workflows"),
+    flag_argument("--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE),
     Parser.json_flag,
     Parser.folder_flags,
     of=_McpParser,
 )
 def mcp(args: Args) -> int | None:
-    actions = {"list": _list, "test": _test, "add": _add, "remove": _remove, "auth": _auth, "serve": _serve}
+    actions = {
+        "list": _list_servers,
+        "test": _test_server,
+        "add": _add_server,
+        "remove": _remove_server,
+        "auth": _sign_in,
+        "serve": _serve_workflows,
+    }
     if args.action not in actions:
-        near = nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
+        near = suggest_nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
         raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
     return actions[args.action](args)
 
 
-def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
+def _read_server_views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.configuration_checks import McpCheck
 
     check = McpCheck(options_here(args))
     try:
         return asyncio.run(check.views(server))
     finally:  # it may be why the server is missing
-        warn(check.warnings)
+        print_warnings(check.warnings)
 
 
-def _list(args: Args) -> int:
-    views = _views(args)
+def _list_servers(args: Args) -> int:
+    views = _read_server_views(args)
     if args.json:
         show_json({"servers": views})
     elif not views:
-        err().print("No MCP servers configured here. Add one: interlock mcp add --help")
+        stderr_paint().print("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
-        rows = [(v["name"], v["status"], *_offer(v)) for v in views]
+        rows = [(v["name"], v["status"], *_offer_cells(v)) for v in views]
         show_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
     return 1 if any(v["status"] == "failed" for v in views) else 0
 
 
-def _offer(view: Shown) -> tuple[str, str]:
+def _offer_cells(view: Shown) -> tuple[str, str]:
     parts = [
         format_count(len(view[kind]), kind.removesuffix("s"))
         for kind in ("tools", "resources", "templates", "prompts")
@@ -127,16 +142,16 @@ def _offer(view: Shown) -> tuple[str, str]:
     return view["transport"] or "", one_line(view["error"] or ", ".join([*parts, *trusted]))
 
 
-def _test(args: Args) -> int:
-    (view,) = _views(args, _named(args))
+def _test_server(args: Args) -> int:
+    (view,) = _read_server_views(args, _require_server_name(args))
     if args.json:
         show_json(view)
     else:
-        out().print_all(_lines(view))
+        stdout_paint().print_all(_server_lines(view))
     return 0 if view["status"] == "connected" else 1
 
 
-def _named(args: Args) -> str:
+def _require_server_name(args: Args) -> str:
     if args.name is None:
         raise UserError(
             f"Name a server: interlock mcp {args.action} SERVER. List them with: interlock mcp list"
@@ -144,7 +159,7 @@ def _named(args: Args) -> str:
     return args.name
 
 
-def _lines(view: Shown) -> Iterator[str]:
+def _server_lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
     yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
@@ -158,21 +173,21 @@ def _lines(view: Shown) -> Iterator[str]:
             yield f"  {kind[:-1]:<8}  {item['name']}{parameters}: {one_line(item['description'], 100)}"
 
 
-def _add(args: Args) -> None:
+def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
     from interlock.engine.client.folder_contents import write_mcp_server
 
-    file = _file(args)
-    took = "replaced" if write_mcp_server(file, args.name, _entry(args), Path.cwd()) else "added"
-    trusted = args.scope == "user" or configuration_of(args).trusted
+    file = _settings_file(args)
+    took = "replaced" if write_mcp_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
+    trusted = args.scope == "user" or read_configuration(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
-    err().print(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
+    stderr_paint().print(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
 
 
-def _entry(args: Args) -> dict[str, Any]:
+def _server_settings(args: Args) -> dict[str, Any]:
     address = args.target.startswith(("http://", "https://"))
     kind = args.transport or ("http" if address else "stdio")
     if kind == "stdio":
@@ -181,8 +196,8 @@ def _entry(args: Args) -> dict[str, Any]:
         raise UserError(f"Unexpected argument {args.args[0]!r}: a server behind an address takes none.")
     else:
         made = {"url": args.target} | ({"type": kind} if args.transport else {})
-    made |= {"env": _pairs(args.env, "=", "--env")} if args.env else {}
-    made |= {"headers": _pairs(args.header, ":", "--header")} if args.header else {}
+    made |= {"env": _parse_pairs(args.env, "=", "--env")} if args.env else {}
+    made |= {"headers": _parse_pairs(args.header, ":", "--header")} if args.header else {}
     made |= {"timeout": args.timeout} if args.timeout else {}
     made |= {"trust": True} if args.trust else {}
     for key, values in (("includeTools", args.include_tools), ("excludeTools", args.exclude_tools)):
@@ -191,29 +206,29 @@ def _entry(args: Args) -> dict[str, Any]:
     return made
 
 
-def _pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
+def _parse_pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
     pairs = [text.partition(by) for text in texts]
     if odd := next((text for text, found in zip(texts, pairs, strict=True) if not found[1]), None):
         raise UserError(f"{name} {odd!r}: expected NAME{by}VALUE.")
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _remove(args: Args) -> None:
+def _remove_server(args: Args) -> None:
     from interlock.services.mcp.spec import remove_server
 
-    remove_server(file := _file(args), _named(args))
-    err().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
+    remove_server(file := _settings_file(args), _require_server_name(args))
+    stderr_paint().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
-def _auth(args: Args) -> None:
+def _sign_in(args: Args) -> None:
     from interlock.engine.client.configuration_checks import McpCheck
 
-    name = _named(args)
+    name = _require_server_name(args)
     check = McpCheck(options_here(args))
-    warn(check.warnings)
+    print_warnings(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Not signed in to"
-        return err().print(f"{was} {name}.")
+        return stderr_paint().print(f"{was} {name}.")
     asked: list[str] = []
 
     def show(address: str, paste: Callable[[str], str]) -> None:
@@ -222,16 +237,16 @@ def _auth(args: Args) -> None:
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
-    err().print(f"{signed} {name}: {format_count(tools, 'tool')}.")
+    stderr_paint().print(f"{signed} {name}: {format_count(tools, 'tool')}.")
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
     """Open a browser if there is a screen. One on another machine can't redirect here, so its address can be pasted."""
-    err().print_all(["Sign in with a browser at:", f"  {address}"])
+    stderr_paint().print_all(["Sign in with a browser at:", f"  {address}"])
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     if sys.stdin.isatty():
-        err().print(
+        stderr_paint().print(
             "If the browser is on another machine, it ends on an unreachable page. Paste the address of that page here."
         )
         asyncio.get_running_loop().add_reader(
@@ -239,17 +254,17 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
         )
 
 
-def _serve(args: Args) -> None:
+def _serve_workflows(args: Args) -> None:
     from interlock.services.mcp.exchanges import load_sdk
 
     load_sdk()
-    from interlock.cli.serve import serve, tools_of
+    from interlock.cli.mcp_server import name_tools, serve_mcp
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    asyncio.run(serve(tools_of([client.workflow(name) for name in named or PIPELINES]), client))
+    asyncio.run(serve_mcp(name_tools([client.workflow(name) for name in named or PIPELINES]), client))
 
 
-def _file(args: Args) -> Path:
+def _settings_file(args: Args) -> Path:
     folder = Path.home() if args.scope == "user" else args.workspace or Path.cwd()
     return folder / ".interlock" / "settings.json"

@@ -5,22 +5,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    declare_arguments,
+    flag_argument,
+    number_type,
+    one_of,
+    word_argument,
+)
 from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
-    ago,
-    dollars,
-    err,
+    format_age,
     format_amount,
+    format_dollars,
     format_duration,
     one_line,
-    out,
     show_json,
     show_table,
+    stderr_paint,
+    stdout_paint,
     visible,
 )
-from interlock.cli.render.pending import marked, screen
+from interlock.cli.render.pending_requests import coloured_diff_lines, request_screen_lines
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
 from interlock.engine.client.decision_lines import format_clock
 from interlock.engine.client.requests import request_headline
@@ -35,12 +43,12 @@ _SHOWN, _PRINTED = 20, 1_000
 """Runs that a list shows, and that it prints as JSON, unless told how many."""
 
 
-@takes(
-    word("action", nargs="*", metavar="rm RUN", help="delete these runs"),
-    option("--all", f"list all runs (default: the newest {_SHOWN}; with --json {_PRINTED:,})"),
-    option("--limit N", "list so many runs", type=number(int, 1)),
-    option("--offset N", "leave out the first N runs", type=number(int, 0), default=0),
-    option("--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES)),
+@declare_arguments(
+    word_argument("action", nargs="*", metavar="rm RUN", help="delete these runs"),
+    flag_argument("--all", f"list all runs (default: the newest {_SHOWN}; with --json {_PRINTED:,})"),
+    flag_argument("--limit N", "list so many runs", type=number_type(int, 1)),
+    flag_argument("--offset N", "leave out the first N runs", type=number_type(int, 0), default=0),
+    flag_argument("--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES)),
     Parser.json_flag,
 )
 def runs(args: Args) -> int | None:
@@ -48,36 +56,36 @@ def runs(args: Args) -> int | None:
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
-        return _remove(client, [client.run(name) for name in args.action[1:]])
-    most = _most(args)
+        return _delete_runs(client, [client.run(name) for name in args.action[1:]])
+    most = _list_limit(args)
     rows = client.runs(args.status, None if most is None else most + 1, args.offset)
     shown = rows[:most]
     if args.json:
         show_json([row._asdict() for row in shown])
-        return _tell_more(args, rows, shown, "runs")
+        return _hint_at_more(args, rows, shown, "runs")
     if not rows:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
-        return err().print(f"No run is {args.status}." if args.status else nothing)
+        return stderr_paint().print(f"No run is {args.status}." if args.status else nothing)
     show_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
     if waits := client.no_worker(shown):
-        err().print(waits)
-    return _tell_more(args, rows, shown, "runs")
+        stderr_paint().print(waits)
+    return _hint_at_more(args, rows, shown, "runs")
 
 
-def _most(args: Args) -> int | None:
+def _list_limit(args: Args) -> int | None:
     """How many runs to list; None: all."""
     return args.limit or (None if args.all else _PRINTED if args.json else _SHOWN)
 
 
-def _tell_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
+def _hint_at_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
     """Say on stderr how to list the rest, so that a script doesn't take a part for the whole."""
     if len(shown) < len(found):
         status = f" --status {args.status}" if command == "runs" and args.status else ""
         following = f"--limit {len(shown)} --offset {args.offset + len(shown)}"
         again = f"interlock {command}{status}{' --json' if args.json else ''}"
-        err().print(f"… there are more runs. The next: {again} {following}. All: {again} --all")
+        stderr_paint().print(f"… there are more runs. The next: {again} {following}. All: {again} --all")
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
@@ -85,34 +93,36 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
     return (
         row.run,
         row.standing,
-        ago(row.updated),
+        format_age(row.updated),
         format_amount(row.tokens),
-        dollars(row.usd),
+        format_dollars(row.usd),
         abbreviate_home(row.workspace),
         what,
     )
 
 
-def _remove(client: Client, rows: list[RunRow]) -> None:
+def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
         for line in client.remove(row.run):
-            err().print(f"{line} It was left as it is.")
-        err().print(f"Deleted run {row.run}.")
+            stderr_paint().print(f"{line} It was left as it is.")
+        stderr_paint().print(f"Deleted run {row.run}.")
 
 
-@takes(
-    word("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
-    option("--all", f"list those of all runs (default: of {_SHOWN} runs; with --json of {_PRINTED:,})"),
-    option("--limit N", "list those of so many runs", type=number(int, 1)),
-    option("--offset N", "leave out the first N runs", type=number(int, 0), default=0),
+@declare_arguments(
+    word_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
+    flag_argument(
+        "--all", f"list those of all runs (default: of {_SHOWN} runs; with --json of {_PRINTED:,})"
+    ),
+    flag_argument("--limit N", "list those of so many runs", type=number_type(int, 1)),
+    flag_argument("--offset N", "leave out the first N runs", type=number_type(int, 0), default=0),
     Parser.json_flag,
 )
 def approvals(args: Args) -> None:
     client = Client.for_this_user()
     row = client.run(args.run) if args.run else None
-    most = None if row else _most(args)
+    most = None if row else _list_limit(args)
     found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
     names = [*dict.fromkeys(request.run for request in found)]
     shown = names[:most]
@@ -120,25 +130,25 @@ def approvals(args: Args) -> None:
     requests = [request for request in found if request.run in of_these]
     if args.json:
         show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
-        return _tell_more(args, names, shown, "approvals")
+        return _hint_at_more(args, names, shown, "approvals")
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
-        return err().print(f"No open requests in {where}.")
-    paint = out()
+        return stderr_paint().print(f"No open requests in {where}.")
+    paint = stdout_paint()
     if row:
-        lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
+        lines = request_screen_lines(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
-        lines = _overview({r.run: r for r in client.named_runs(shown)}, requests, paint)
-        _tell_more(args, names, shown, "approvals")
+        lines = _request_overview_lines({r.run: r for r in client.named_runs(shown)}, requests, paint)
+        _hint_at_more(args, names, shown, "approvals")
     paint.print_all(lines)
 
 
-def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
+def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
     for run, group in groupby(requests, lambda r: r.run):
         waiting = list(group)
         if run not in runs:
             continue
-        about = f"asked {ago(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
+        about = f"asked {format_age(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.terminal else 0
@@ -150,10 +160,10 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
         yield ""
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
-    option("--all", "include the steps of nested graphs"),
-    option("--json", "print JSON, always with --all"),
+    flag_argument("--all", "include the steps of nested graphs"),
+    flag_argument("--json", "print JSON, always with --all"),
 )
 def history(args: Args) -> int | None:
     client = Client.for_this_user()
@@ -184,30 +194,30 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Ids of records, too long to show in full."""
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
-    word(
+    word_argument(
         "steps",
-        type=number(int, -1),
+        type=number_type(int, -1),
         metavar="STEP",
         nargs="*",
         help="step number, from: interlock history RUN",
     ),
-    option("--files", "show changes to files"),
+    flag_argument("--files", "show changes to files"),
     Parser.call_flag,
     Parser.json_flag,
 )
 def diff(args: Args) -> int | None:
     client = Client.for_this_user()
     if args.files or args.call:
-        return _file_diff(client, args)
+        return _show_file_diff(client, args)
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
     run = client.run(args.run).run
     old, new = (client.state(run, step) for step in args.steps)
     before, after = (client.messages(run, state) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    changes = _changed(old, new)
+    changes = _changed_keys(old, new)
     if args.json:
         messages = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
@@ -217,26 +227,28 @@ def diff(args: Args) -> int | None:
         *_message_lines(before[shared:], "-"),
         *_message_lines(after[shared:], "+"),
     ]
-    paint = out()
+    paint = stdout_paint()
     paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
-        err().print("Nothing changed.")
+        stderr_paint().print("Nothing changed.")
 
 
-def _file_diff(client: Client, args: Args) -> None:
+def _show_file_diff(client: Client, args: Args) -> None:
     """The diff of all the run's calls combined, without changes others made to other files."""
-    from interlock.cli.commands.travel import tell_unkept
+    from interlock.cli.commands.travel import warn_of_unsaved_files
 
     run = client.run(args.run)
-    tell_unkept(client, run.run)
-    paint = out()
+    warn_of_unsaved_files(client, run.run)
+    paint = stdout_paint()
     text = client.diff(run.run, args.call)
     if args.json:
         show_json({"run": run.run, "diff": text})
     elif text:
-        paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
+        paint.print_all(coloured_diff_lines(text, paint)) if paint.on else paint.print(
+            text.rstrip("\n"), reading=True
+        )
     else:
-        err().print("No file changed.")
+        stderr_paint().print("No file changed.")
 
 
 def _change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:
@@ -254,16 +266,16 @@ def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
         yield f"{sign} {message.role}: {one_line(message.text, 90)}{called}"
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
+def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
     """Dotted key → (before, after) as JSON; None: absent."""
-    was, now = _flat(old), _flat(new)
+    was, now = _flatten_keys(old), _flatten_keys(new)
     return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}
 
 
-def _flat(value: Any, key: str = "") -> dict[str, str]:
+def _flatten_keys(value: Any, key: str = "") -> dict[str, str]:
     if not isinstance(value, dict) or (key and not value):
         return {key: json_text(cast(object, value))}
     found: dict[str, str] = {}
     for name, part in cast(dict[str, Any], value).items():
-        found |= _flat(part, f"{key}.{name}" if key else name)
+        found |= _flatten_keys(part, f"{key}.{name}" if key else name)
     return found

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from interlock.cli.commands.work import RunParser, run_input, run_options, with_inputs
-from interlock.cli.parsing import Args, Parser, action, flag, takes, word
-from interlock.cli.render.output import err, one_line, out, show_json, show_table
+from interlock.cli.commands.work import RunParser, add_input_arguments, run_input, run_options
+from interlock.cli.parsing import Args, Parser, add_flag, choice_argument, declare_arguments, word_argument
+from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
 from interlock.engine.client import Client, state_home
 from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
@@ -25,10 +25,10 @@ class _ScheduleParser(Parser):
         if not arguments or arguments[place] != "add" or {"list", "remove"} & {*arguments[:place]}:
             return super().parse(arguments)
         adds = _AddParser("schedule add")
-        flag(adds, "--name NAME", "name of the schedule (default: a new id)", default="")
-        flag(adds, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
+        add_flag(adds, "--name NAME", "name of the schedule (default: a new id)", default="")
+        add_flag(adds, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
         adds.add_argument("cron", metavar="CRON", help="minute hour day month weekday, in quotes; or @daily")
-        with_inputs(adds)
+        add_input_arguments(adds)
         made = adds.parse([*arguments[:place], *arguments[place + 1 :]])
         made.action = "add"
         return made
@@ -42,47 +42,47 @@ class _AddParser(RunParser):
         super().learn(words)
 
 
-@takes(
-    action("action", "add", "list", "remove", nargs="?", default="list", help="default: list"),
-    word("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
+@declare_arguments(
+    choice_argument("action", "add", "list", "remove", nargs="?", default="list", help="default: list"),
+    word_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
     Parser.json_flag,
     of=_ScheduleParser,
 )
 def schedule(args: Args) -> None:
     if args.action == "add":
-        return _add(args)
+        return _add_schedule(args)
     fleet = Fleet(state_home())
     if args.action == "remove":
         if not args.names:
             raise UserError("Which schedule? List them with: interlock schedule list")
         for name in args.names:
             fleet.remove_schedule(name)
-            err().print(f"Removed schedule {name!r}. A run that it started goes on.")
+            stderr_paint().print(f"Removed schedule {name!r}. A run that it started goes on.")
         return None
     found = fleet.schedules()
     if args.json:
         return show_json(found)
     if not found:
-        return err().print(
+        return stderr_paint().print(
             "No schedules. Add one with: interlock schedule add '30 2 * * *' main 'what to do'"
         )
-    show_table([_cells(one) for one in found], ("name", "cron", "next", "by", "last run", "what"))
+    show_table([_schedule_cells(one) for one in found], ("name", "cron", "next", "by", "last run", "what"))
 
 
-def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+def _schedule_cells(one: dict[str, Any]) -> tuple[str, ...]:
     cron = one["cron"] if one["zone"] == "UTC" else f"{one['cron']} ({one['zone']})"
-    upcoming = "now" if one["next"] is None else _time(one["next"], one["zone"])
+    upcoming = "now" if one["next"] is None else _format_time(one["next"], one["zone"])
     last = f"{one['run']} {one['status'] or 'removed'}" if one["run"] else "—"
     last = f"{last}. {one_line(one['said'])}" if one["said"] else last
     what = one["title"] if one["workflow"] == "main" else f"{one['workflow']}: {one['title']}"
     return (one["name"], cron, upcoming, one["user"], last, one_line(what))
 
 
-def _time(at: float, zone: str) -> str:
+def _format_time(at: float, zone: str) -> str:
     return datetime.fromtimestamp(at, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
 
 
-def _add(args: Args) -> None:
+def _add_schedule(args: Args) -> None:
     workflow: Pipeline = args.workflow
     when = parse_schedule_option(args.name, args.cron, args.timezone)
     for name in ("batch", "attach"):
@@ -91,12 +91,12 @@ def _add(args: Args) -> None:
     args.detach = True
     client = Client(replace(run_options(args), schedule=when))
     with client.diagnosed():
-        made = client.start_sync(_named(args, workflow), run_input(args, workflow))
-    out().print(made.run)
-    err().print(f"First time: {_time(made.output['next'], when['zone'])} {when['zone']}")
+        made = client.start_sync(_workflow_address(args, workflow), run_input(args, workflow))
+    stdout_paint().print(made.run)
+    stderr_paint().print(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")
 
 
-def _named(args: Args, workflow: "Pipeline") -> str:
+def _workflow_address(args: Args, workflow: "Pipeline") -> str:
     """How a worker finds the workflow: a graph in a file by the file's full name."""
     file, is_graph, graph = args.typed.rpartition(":")
     return f"{os.path.realpath(file)}:{graph}" if is_graph and os.path.exists(file) else workflow.name  # noqa: PTH110 - as realpath

@@ -4,24 +4,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, number, option, takes
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type
 from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
-    ago,
-    dollars,
+    format_age,
     format_amount,
     format_count,
+    format_dollars,
     format_duration,
+    format_path,
     one_line,
-    out,
     shorten,
     show_json,
     show_table,
-    way,
+    stdout_paint,
 )
-from interlock.cli.render.pending import screen
-from interlock.cli.render.results import result_lines
+from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.workflow_results import result_lines
 from interlock.engine.client import Agent, Call, Client, RunRow, path
 from interlock.engine.client.decision_lines import (
     DecisionRow,
@@ -57,20 +57,20 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
             yield paint(f"          {who}", "dim")
 
 
-def calls_in_full(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     made = client.calls(run)
     if not made:
         waits = f" yet. To see what waits: interlock approvals {run}" if client.requests(run) else "."
         yield f"Run {run} has made no calls{waits}"
     for number_, call in enumerate(made, 1):
-        yield from call_in_full(number_, call, paint)
+        yield from lines_of_call(number_, call, paint)
 
 
-def call_in_full(number_: int, call: Call, paint: Paint) -> Iterator[str]:
+def lines_of_call(number_: int, call: Call, paint: Paint) -> Iterator[str]:
     yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:
-        yield from _entry(decision, paint)
+        yield from _decision_lines(decision, paint)
     if call.started:
         yield f"     {format_clock(call.started)} started"
     if call.ended:
@@ -78,7 +78,7 @@ def call_in_full(number_: int, call: Call, paint: Paint) -> Iterator[str]:
         yield f"     {format_clock(call.ended)} ended{took}"
 
 
-def _entry(decision: DecisionRow, paint: Paint) -> Iterator[str]:
+def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     mode = f" in mode {decision['mode']}" if decision.get("mode") else ""
     verdict = "no objection" if decision["by"] == "hook" else decision["decision"]
     nothing = f"{decision.get('who', decision['by'])}: {verdict}"
@@ -107,20 +107,20 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 """Nodes whose reasons are shown unasked; the others are in --json."""
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
-    option("--calls", "list each call: who decided, when, who changed arguments"),
-    option("--call ID", "show one call, by number or id, with its full output"),
-    option("--at STEP", "show state and conversation after this step", type=number(int, -1)),
-    option("--dropped", "show what compression and masking removed"),
-    option("--verify", "check that every record is present and unchanged"),
+    flag_argument("--calls", "list each call: who decided, when, who changed arguments"),
+    flag_argument("--call ID", "show one call, by number or id, with its full output"),
+    flag_argument("--at STEP", "show state and conversation after this step", type=number_type(int, -1)),
+    flag_argument("--dropped", "show what compression and masking removed"),
+    flag_argument("--verify", "check that every record is present and unchanged"),
     Parser.json_flag,
 )
 def show(args: Args) -> int | None:
     client = Client.for_this_user()
     run = client.run(args.run)
     if args.verify:
-        return _verify(client, run.run, args.json)
+        return _verify_run(client, run.run, args.json)
     if args.dropped:
         _show_dropped(client, run.run, args.json)
     elif args.at is not None:
@@ -128,11 +128,11 @@ def show(args: Args) -> int | None:
     elif args.call:
         _show_call(client, run.run, args.call, args.json)
     elif args.json:
-        show_json(_object(client, run))
+        show_json(_run_object(client, run))
     else:
-        paint = out()
+        paint = stdout_paint()
         paint.print_all(
-            calls_in_full(client, run.run, paint) if args.calls else run_lines(client, run, paint)
+            full_call_lines(client, run.run, paint) if args.calls else run_lines(client, run, paint)
         )
 
 
@@ -142,13 +142,13 @@ def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     result = client.results(run).get(call.id, {})
     if as_json:
         return show_json({**call._asdict(), "result": result})
-    paint = out()
-    paint.print_all(call_in_full(made.index(call) + 1, call, paint))
+    paint = stdout_paint()
+    paint.print_all(lines_of_call(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
         paint.print(line, reading=True)
 
 
-def _object(client: Client, run: RunRow) -> dict[str, Any]:
+def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
     taken = client.steps(run.run)
     return {
         **run._asdict(),
@@ -165,7 +165,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "output": {} if run.workflow in _TALKING else client.output(run.run),
         "pending_approvals": [r.fields for r in client.requests(run.run)],
         "no_worker": client.no_worker([run]),
-        "not_delivered": _left_behind(client, run),
+        "not_delivered": _undelivered_files(client, run),
     }
 
 
@@ -174,7 +174,8 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
     where = abbreviate_home(run.workspace)
-    yield f"  in {where} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
+    times = f"started {format_age(run.created)} · changed {format_age(run.updated)}"
+    yield f"  in {where} · {times} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
     if waits := client.no_worker([run]):
@@ -182,19 +183,19 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
-        _output(client, run, paint),
-        _labelled("left", _not_delivered(client, run)),
-        _path(client, run, paint),
-        _reasons(client, run.run),
-        _labelled("agents", _agents(client, run.run, paint)),
-        _plan(client, run, paint),
-        _labelled("tasks", _tasks(client, run)),
+        _output_lines(client, run, paint),
+        _label_lines("left", _undelivered_lines(client, run)),
+        _path_lines(client, run, paint),
+        _reason_lines(client, run.run),
+        _label_lines("agents", _agent_lines(client, run.run, paint)),
+        _plan_lines(client, run, paint),
+        _label_lines("tasks", _task_lines(client, run)),
         call_lines(client, run.run, paint),
-        _labelled("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
-        _labelled("effects", _effects(client, run.run, paint)),
-        _labelled("tokens", _tokens(client, run.run)),
-        _labelled("decided", _answered(client, run.run)),
-        _next(client, run, paint),
+        _label_lines("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
+        _label_lines("effects", _effect_lines(client, run.run, paint)),
+        _label_lines("tokens", _token_lines(client, run.run)),
+        _label_lines("decided", _answered_request_lines(client, run.run)),
+        _next_step_lines(client, run, paint),
     ):
         lines = list(part)
         yield from ["", *lines] if lines else ()
@@ -204,12 +205,12 @@ _TALKING = ("main", "plan", "task")
 """Their output is the conversation."""
 
 
-def _output(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _output_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.workflow not in _TALKING and (output := client.output(run.run)):
-        yield from _labelled("output", result_lines(run.workflow, output, paint))
+        yield from _label_lines("output", result_lines(run.workflow, output, paint))
 
 
-def _left_behind(client: Client, run: RunRow) -> list[str]:
+def _undelivered_files(client: Client, run: RunRow) -> list[str]:
     if not run.queue:
         return []
     from interlock.engine.client.fleet import read_delivery  # which fast commands needn't import
@@ -217,7 +218,7 @@ def _left_behind(client: Client, run: RunRow) -> list[str]:
     return [*read_delivery(client.home, run.run).left_behind]
 
 
-def _not_delivered(client: Client, run: RunRow) -> Iterator[str]:
+def _undelivered_lines(client: Client, run: RunRow) -> Iterator[str]:
     if not run.queue or run.status != "done":
         return
     from interlock.engine.client.fleet import read_delivery, undelivered_files_line
@@ -226,15 +227,15 @@ def _not_delivered(client: Client, run: RunRow) -> Iterator[str]:
         yield f"not delivered: {left}"
 
 
-def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
     for number_, line in enumerate(lines):
         yield f"{'' if number_ else label:<8}{line}"
 
 
-def _path(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := path(taken):
-        yield f"path    {way(root)}"
+        yield f"path    {format_path(root)}"
     if stopped := client.stopped_in_nodes(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
@@ -248,7 +249,7 @@ def _path(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"        longest: {slow}", "dim")
 
 
-def _reasons(client: Client, run: str) -> Iterator[str]:
+def _reason_lines(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
     for found in client.reasons(run):
@@ -257,10 +258,10 @@ def _reasons(client: Client, run: str) -> Iterator[str]:
             shown = label
 
 
-def _agents(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def _agent_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     """One line per sub-agent: its state or why it ended, turns, tokens, time."""
     found = client.agents(run)
-    for agent, branches in zip(found, _branches(found), strict=True):
+    for agent, branches in zip(found, _tree_prefixes(found), strict=True):
         name = agent.path.rpartition("/")[2]
         facts = [format_count(agent.turns, "turn"), f"{format_amount(agent.tokens)} tokens"]
         if agent.seconds is not None:
@@ -269,7 +270,7 @@ def _agents(client: Client, run: str, paint: Paint) -> Iterator[str]:
         yield f"{branches} {name} · {state} · {' · '.join(facts)}"
 
 
-def _branches(found: Sequence[Agent]) -> list[str]:
+def _tree_prefixes(found: Sequence[Agent]) -> list[str]:
     """The tree lines that lead to each agent from its parents."""
     marks: list[str] = []
     going_on = set[int]()
@@ -281,16 +282,16 @@ def _branches(found: Sequence[Agent]) -> list[str]:
     return marks[::-1]
 
 
-def _plan(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _plan_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     """The plan's file, its phase while in progress, its steps once approved."""
     carries_out = run.parent and run.workflow == "main"
     if run.workflow != "plan" and not carries_out and not (client.home / "plans" / run.run).is_dir():
         return
-    state = _plan_state(client, run.run)
+    state = _read_plan_state(client, run.run)
     if not state.get("plan_file") and not state.get("plan_phase"):
         return
     following = state.get("main_run")
-    shown = (_plan_state(client, following) if following else {}) or state
+    shown = (_read_plan_state(client, following) if following else {}) or state
     todo: Sequence[Mapping[str, Any]] = shown.get("plan_steps") or ()
     done = f"{sum(step['done'] for step in todo)} of {len(todo)} steps done"
     stands = done if state.get("approved_plan") else state.get("plan_phase", "")
@@ -301,7 +302,7 @@ def _plan(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield f"        carried out by run {following}: interlock show {following}"
 
 
-def _tasks(client: Client, run: RunRow) -> Iterator[str]:
+def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
     """The task that requested this one, and those it requested."""
     if run.workflow != "task":
         return
@@ -313,7 +314,7 @@ def _tasks(client: Client, run: RunRow) -> Iterator[str]:
         yield f"requested {task.run} · {task.status} · {one_line(task.title, 80)}"
 
 
-def _plan_state(client: Client, run: str) -> dict[str, Any]:
+def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
     try:
         state = client.state(run)
@@ -323,7 +324,7 @@ def _plan_state(client: Client, run: str) -> dict[str, Any]:
         return {}
 
 
-def _effects(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     for effect in client.effects(run):
         state = paint(effect.state, {"done": "green", "failed": "red"}.get(effect.state, "yellow"))
         took = f" in {format_duration(effect.ended - effect.started)}" if effect.ended else ""
@@ -331,26 +332,28 @@ def _effects(client: Client, run: str, paint: Paint) -> Iterator[str]:
         yield f"{format_clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
 
 
-def _tokens(client: Client, run: str) -> Iterator[str]:
+def _token_lines(client: Client, run: str) -> Iterator[str]:
     for model, used in client.models(run).items():
         counts = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
         cached = f", {format_amount(used['cached'])} cached" if used["cached"] else ""
-        cost = "" if used["usd"] is None else f" · {dollars(used['usd'])}"
+        cost = "" if used["usd"] is None else f" · {format_dollars(used['usd'])}"
         yield f"{model}: {counts}{cached} · {format_count(used['requests'], 'request')}{cost}"
 
 
-def _answered(client: Client, run: str) -> Iterator[str]:
+def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
     for item in client.answered(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
         word = "".join(decision_words(item["kind"], item["choice"]))
-        line = f"{item['id']} {item['tool_name']}: {word}{who}, {ago(item['at'])}"
+        line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{one_line(words, 60)}”" if words else "")
 
 
-def _next(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
-        yield from screen(run.run, run.title, [r.fields for r in client.requests(run.run)], paint)
+        yield from request_screen_lines(
+            run.run, run.title, [r.fields for r in client.requests(run.run)], paint
+        )
     elif run.status == "interrupted" or (run.status == "cancelled" and not run.error):
         yield f"Resume it: {paint(f'interlock resume {run.run}', 'cyan')}"
 
@@ -359,9 +362,9 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
     state = client.state(run, step)
     messages = client.messages(run, state)
     if as_json:
-        return show_json({"run": run, "step": step, "state": state, "messages": _dumped(messages)})
+        return show_json({"run": run, "step": step, "state": state, "messages": _messages_json(messages)})
     show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
-    out().print()
+    stdout_paint().print()
     for message in messages:
         _show_message(message, 2000)
 
@@ -369,34 +372,34 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
 def _show_dropped(client: Client, run: str, as_json: bool) -> None:
     parts = client.dropped_messages(run)
     if as_json:
-        return show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
+        return show_json({"run": run, "dropped": [_messages_json(part) for part in parts]})
     if not parts:
-        out().print(f"Run {run}: nothing was removed from the conversation.")
+        stdout_paint().print(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):
-        out().print(f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —")
+        stdout_paint().print(f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —")
         for message in part:
             _show_message(message, None)
 
 
-def _dumped(messages: "Iterable[Message]") -> list[dict[str, Any]]:
+def _messages_json(messages: "Iterable[Message]") -> list[dict[str, Any]]:
     return [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
 
 
 def _show_message(message: "Message", limit: int | None) -> None:
     text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    paint = out()
+    paint = stdout_paint()
     paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
     for call in message.tool_calls:
         paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
-def _verify(client: Client, run: str, as_json: bool) -> int:
+def _verify_run(client: Client, run: str, as_json: bool) -> int:
     problems = client.damage(run)
     if as_json:
         show_json({"run": run, "problems": problems})
         return 1 if problems else 0
-    out().print_all(problems)
+    stdout_paint().print_all(problems)
     if not problems:
-        out().print(f"Run {run}: every record is present and unchanged.")
+        stdout_paint().print(f"Run {run}: every record is present and unchanged.")
     return 1 if problems else 0

@@ -5,18 +5,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.cli.parsing import Args, Parser, action, number, one_of, option, since, takes, word
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    choice_argument,
+    declare_arguments,
+    flag_argument,
+    number_type,
+    one_of,
+    parse_since,
+    word_argument,
+)
 from interlock.cli.render.output import (
     abbreviate_home,
-    ago,
-    dollars,
-    err,
+    format_age,
     format_amount,
     format_count,
+    format_dollars,
     format_duration,
     one_line,
     show_json,
     show_table,
+    stderr_paint,
 )
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
@@ -25,13 +35,13 @@ if TYPE_CHECKING:
     from interlock.engine.client.views import Sums
 
 
-@takes(
-    action("what", "prune", "copy", "migrate"),
-    word("runs", nargs="*", metavar="RUN", default=[]),
-    option("--dry-run", "with prune: list what would be deleted, and delete nothing"),
-    option("--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1)),
-    option("--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0)),
-    option("--to PLACE", "with copy: a database's address, or a state directory"),
+@declare_arguments(
+    choice_argument("what", "prune", "copy", "migrate"),
+    word_argument("runs", nargs="*", metavar="RUN", default=[]),
+    flag_argument("--dry-run", "with prune: list what would be deleted, and delete nothing"),
+    flag_argument("--keep-days N", "with prune: in place of store.keepDays", type=number_type(int, 1)),
+    flag_argument("--max-gb GB", "with prune: in place of store.maxGb", type=number_type(float, 0)),
+    flag_argument("--to PLACE", "with copy: a database's address, or a state directory"),
     Parser.json_flag,
 )
 def store(args: Args) -> int | None:
@@ -39,27 +49,27 @@ def store(args: Args) -> int | None:
         raise UserError(
             f"`store {args.what}` takes no run: {args.runs[0]!r}. Delete one with: interlock runs rm RUN"
         )
-    return {"prune": _prune, "copy": _copy, "migrate": _migrate}[args.what](args)
+    return {"prune": _prune_runs, "copy": _copy_runs, "migrate": _migrate_store}[args.what](args)
 
 
-def _copy(args: Args) -> None:
+def _copy_runs(args: Args) -> None:
     client = Client.for_this_user()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
     from interlock.engine.client.fleet import copy_runs
 
     names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
-    return err().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
+    return stderr_paint().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
 
 
-def _migrate(_: Args) -> None:
+def _migrate_store(_: Args) -> None:
     from interlock.engine.client.fleet import migrate_store
 
     migrate_store(Client.for_this_user().home)
-    return err().print("The store has every table of this version.")
+    return stderr_paint().print("The store has every table of this version.")
 
 
-def _prune(args: Args) -> None:
+def _prune_runs(args: Args) -> None:
     client = Client.for_this_user()
     kept = client.settings(Path.cwd()).store
     keep_days = args.keep_days if args.keep_days is not None else kept.keep_days
@@ -78,57 +88,57 @@ def _prune(args: Args) -> None:
             {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
         )
     rows = [
-        (one.run, ago(one.updated), f"{format_amount(one.size)}B", one.why, one_line(one.title))
+        (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, one_line(one.title))
         for one in gone
     ]
     show_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
     done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
-    err().print(
+    stderr_paint().print(
         f"{done} {format_count(len(gone), 'run')}: "
         f"{format_amount(plan.size)} bytes become {about}{format_amount(left)}."
     )
     if plan.waiting:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
         text = f"Kept {format_count(len(plan.waiting), 'unfinished run')}, though old: {names}."
-        err().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
+        stderr_paint().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
 
 
 _HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
 
 
-@takes(
-    option(
+@declare_arguments(
+    flag_argument(
         "--by KEY",
         "day, model, workflow or repository (default: day)",
         type=one_of(("day", "model", "workflow", "repository")),
         default="day",
     ),
-    option("--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d"),
+    flag_argument("--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d"),
     Parser.json_flag,
 )
 def stats(args: Args) -> None:
-    found = Client.for_this_user().statistics(args.by, since(args.since))
+    found = Client.for_this_user().statistics(args.by, parse_since(args.since))
     if args.json:
         return show_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
     if not found:
-        return err().print(
+        return stderr_paint().print(
             f"No runs with --since {args.since}. Go further back with: interlock stats --since 365d"
         )
     rows = [
-        (abbreviate_home(key) if args.by == "repository" else key, *_cells(sums, args.by))
+        (abbreviate_home(key) if args.by == "repository" else key, *_statistics_cells(sums, args.by))
         for key, sums in found.items()
     ]
     if len(rows) > 1 and args.by != "model":  # a run may ask several models
         whole = type(next(iter(found.values())))()
         for sums in found.values():
             whole.add(sums)
-        rows.append(("all", *_cells(whole, args.by)))
+        rows.append(("all", *_statistics_cells(whole, args.by)))
     show_table(rows, (args.by, *_HEADER), flexible=(0,))
 
 
-def _cells(sums: "Sums", by: str) -> tuple[str, ...]:
+def _statistics_cells(sums: "Sums", by: str) -> tuple[str, ...]:
     priced = sums.usd or not sums.unpriced
-    cost = (dollars(sums.usd) + (" + ?" if sums.unpriced else "")) if priced else "—"
+    cost = (format_dollars(sums.usd) + (" + ?" if sums.unpriced else "")) if priced else "—"
     tokens = format_amount(sums.input_tokens + sums.output_tokens)
     cached = "—" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     if by == "model":

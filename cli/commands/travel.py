@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.commands.show import run_lines
 from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Args, Parser, number, option, takes, word
-from interlock.cli.render.output import CHANGED, abbreviate_home, err, format_duration, out, show_json, way
+from interlock.cli.inputs import confirm
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type, word_argument
+from interlock.cli.render.output import (
+    CHANGE_COLOURS,
+    abbreviate_home,
+    format_duration,
+    format_path,
+    show_json,
+    stderr_paint,
+    stdout_paint,
+)
 from interlock.engine.client import Client
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
@@ -20,44 +28,49 @@ if TYPE_CHECKING:
 _FILES_SHOWN = 40
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
     Parser.at_flag,
-    option("--workspace --cd DIR", "new or empty folder for the fork", type=Path),
-    option("--in-place", "fork in the run's folder without asking; see: rewind"),
+    flag_argument("--workspace --cd DIR", "new or empty folder for the fork", type=Path),
+    flag_argument("--in-place", "fork in the run's folder without asking; see: rewind"),
     Parser.json_flag,
 )
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
     client = Client.for_this_user()
-    tell_unkept(client, args.run)
+    warn_of_unsaved_files(client, args.run)
     made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
-    return _tell_forked(made, args.json)
+    return _report_fork(made, args.json)
 
 
-def tell_unkept(client: Client, run: str) -> None:
+def warn_of_unsaved_files(client: Client, run: str) -> None:
     if line := client.unrestorable_line(run):
-        err().print(line)
+        stderr_paint().print(line)
 
 
-def _tell_forked(fork: "Forked", as_json: bool) -> None:
+def _report_fork(fork: "Forked", as_json: bool) -> None:
     if as_json:
         return show_json(vars(fork))
-    paint = out()
+    paint = stdout_paint()
     paint.print(
         f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
     )
     paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
 
 
-@takes(Parser.run_flag, Parser.at_flag, option("--yes", "change the files without asking"), Parser.json_flag)
+@declare_arguments(
+    Parser.run_flag,
+    Parser.at_flag,
+    flag_argument("--yes", "change the files without asking"),
+    Parser.json_flag,
+)
 def rewind(args: Args) -> int | None:
-    client, paint = Client.for_this_user(), err()
+    client, paint = Client.for_this_user(), stderr_paint()
     run = client.run(args.run)
     rewound = client.rewind(run.run, args.at)
     found = rewound.changes
-    paint.print_all(f"{paint(mark, CHANGED[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
+    paint.print_all(f"{paint(mark, CHANGE_COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
     if len(found) > _FILES_SHOWN:
         paint.print(f"… and {len(found) - _FILES_SHOWN} more")
     if not found:
@@ -65,36 +78,36 @@ def rewind(args: Args) -> int | None:
     nobody = (
         f"Rewinding changes these files in {run.workspace!r}, and there is no terminal to ask in. Use --yes."
     )
-    if found and not args.yes and not agreed("Change these files?", nobody):
+    if found and not args.yes and not confirm("Change these files?", nobody):
         paint.print("Nothing was changed.")
         return 1
-    tell_unkept(client, run.run)
-    return _tell_forked(rewound.forked(), args.json)
+    warn_of_unsaved_files(client, run.run)
+    return _report_fork(rewound.forked(), args.json)
 
 
-@takes(Parser.run_flag, Parser.call_flag, Parser.json_flag)
+@declare_arguments(Parser.run_flag, Parser.call_flag, Parser.json_flag)
 def undo(args: Args) -> None:
     client = Client.for_this_user()
     run = client.run(args.run)
     changed = client.undo(run.run, args.call)
-    tell_unkept(client, run.run)
+    warn_of_unsaved_files(client, run.run)
     if args.json:
         return show_json(
             {"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]}
         )
-    paint = out()
+    paint = stdout_paint()
     paint.print_all(f"{mark} {path}" for mark, path in changed)
     if not changed:
-        err().print("Nothing to undo: the files are as they were.")
+        stderr_paint().print("Nothing to undo: the files are as they were.")
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
-    option("--until STEP", "step number, from: interlock history RUN", type=number(int, -1)),
-    option("--swap NODE=FILE.py:FUNCTION", "replace the function of a node"),
-    option("-m --model MODEL", "continue with this model, in a fork"),
-    option("--live", "run the nodes of a LangGraph graph again"),
-    option("--yes", "with --live, run them without asking"),
+    flag_argument("--until STEP", "step number, from: interlock history RUN", type=number_type(int, -1)),
+    flag_argument("--swap NODE=FILE.py:FUNCTION", "replace the function of a node"),
+    flag_argument("-m --model MODEL", "continue with this model, in a fork"),
+    flag_argument("--live", "run the nodes of a LangGraph graph again"),
+    flag_argument("--yes", "with --live, run them without asking"),
     Parser.json_flag,
 )
 def replay(args: Args) -> int | None:
@@ -102,25 +115,25 @@ def replay(args: Args) -> int | None:
         raise UserError("--swap replays offline, --model calls a model. Give only one of them.")
     if args.live and (args.swap or args.model):
         raise UserError("--live runs the nodes of a graph as they are. Give it without --swap and --model.")
-    if args.live and not _may_run(args):
-        err().print("Nothing was run.")
+    if args.live and not _confirm_live_replay(args):
+        stderr_paint().print("Nothing was run.")
         return 1
     with redirect_stdout_to_stderr():
-        return _gone_on(args) if args.model else _replayed(args)
+        return _replay_with_model(args) if args.model else _replay_offline(args)
 
 
-def _may_run(args: Args) -> bool:
+def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
-    paint = err()
+    paint = stderr_paint()
     nodes = Client.for_this_user().live_nodes(args.run, args.until)
     paint.print("These nodes run again, with all that they do outside the graph:")
     paint.print_all(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print("Answers of people and results of effect(…) come from the record.")
     nobody = "A live replay runs these nodes, and there is no terminal to ask in. Use --yes."
-    return args.yes or agreed("Run them?", nobody)
+    return args.yes or confirm("Run them?", nobody)
 
 
-def _replayed(args: Args) -> int:
+def _replay_offline(args: Args) -> int:
     found = Client.for_this_user().replay(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
@@ -132,12 +145,12 @@ def _replayed(args: Args) -> int:
         }
         show_json({**result, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
     else:
-        _show_replayed(found)
+        _show_replay(found)
     return 1 if found.divergence else 0
 
 
-def _show_replayed(found: "Replayed") -> None:
-    paint = out()
+def _show_replay(found: "Replayed") -> None:
+    paint = stdout_paint()
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:
         if differs is None or point.step < differs:
@@ -147,11 +160,11 @@ def _show_replayed(found: "Replayed") -> None:
         paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
     paint.print_all(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
-    paint.print_all(_ways(found.paths))
+    paint.print_all(_path_lines(found.paths))
 
 
-def _gone_on(args: Args) -> int:
-    from interlock.cli.render.text import TextView
+def _replay_with_model(args: Args) -> int:
+    from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()
     found = Client.for_this_user().replay_with(args.run, args.model, args.until, [view] if view else ())
@@ -162,14 +175,14 @@ def _gone_on(args: Args) -> int:
         show_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code
     view.finish(outcome)
-    paint = err()
+    paint = stderr_paint()
     paint.print(
         f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
     )
     if found.divergence is None:
         paint.print("It took the recorded path.")
     else:
-        paint.print_all([*_divergence_lines(fork.run, found.divergence), *_ways(found.paths)])
+        paint.print_all([*_divergence_lines(fork.run, found.divergence), *_path_lines(found.paths)])
     return outcome.exit_code
 
 
@@ -190,21 +203,21 @@ def _divergence_lines(run: str, found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ways(paths: Any) -> Iterator[str]:
+def _path_lines(paths: Any) -> Iterator[str]:
     for name, nodes in paths._asdict().items():
-        yield f"{name:<9} {way(nodes)}"
+        yield f"{name:<9} {format_path(nodes)}"
 
 
-@takes(
-    word(
+@declare_arguments(
+    word_argument(
         "workflow",
         nargs="?",
         default="",
         metavar="WORKFLOW",
         help="the thread's graph: FILE.py:graph or a name (default: the only one of langgraph.json)",
     ),
-    word("thread", metavar="THREAD", help="the thread's id"),
-    option("--from URL", "database file, or postgresql://…", dest="source", required=True),
+    word_argument("thread", metavar="THREAD", help="the thread's id"),
+    flag_argument("--from URL", "database file, or postgresql://…", dest="source", required=True),
     Parser.json_flag,
     partial(add_running_flags, serving=True),
 )
@@ -213,6 +226,6 @@ def import_(args: Args) -> None:
     run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
     if args.json:
         return show_json({"run": run.run, "status": run.status, "step": run.step})
-    paint = out()
+    paint = stdout_paint()
     paint.print(f"Thread {args.thread} is run {run.run} now.")
     paint.print_all(run_lines(client, run, paint))

@@ -3,40 +3,42 @@
 import subprocess
 import sys
 
-from interlock.cli.parsing import Args, Parser, duration, option, takes
-from interlock.cli.render.output import out, show_json
-from interlock.cli.warm.keep import from_here, started, wanted_s
+from interlock.cli.parsing import Args, Parser, declare_arguments, duration_argument, flag_argument
+from interlock.cli.render.output import show_json, stdout_paint
+from interlock.cli.warm.warm_control import check_warm_start, configured_lifetime_s, start_warm_process
 from interlock.state.errors import SetupError, UserError
 
 _UNUSED_S = 900.0
 
 
-@takes(
-    option(
+@declare_arguments(
+    flag_argument(
         "--for TIME",
         "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
-        type=duration,
+        type=duration_argument,
     ),
-    option("--stop", "stop it; commands that it started keep running"),
+    flag_argument("--stop", "stop it; commands that it started keep running"),
     Parser.json_flag,
 )
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UserError("Warm starts need Linux. Commands start cold here.")
-    pid, why = from_here(stop=args.stop)
+    pid, why = check_warm_start(stop=args.stop)
     if args.stop:
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
         if pid is None:
-            with started(getattr(args, "for") or wanted_s() or _UNUSED_S, subprocess.PIPE) as starter:
+            with start_warm_process(
+                getattr(args, "for") or configured_lifetime_s() or _UNUSED_S, subprocess.PIPE
+            ) as starter:
                 said = starter.stdout.readline().decode().strip() if starter.stdout else ""
             if said != "ready":
                 raise SetupError(f"The warm process didn't start: {said or 'it ended'}.")
-            pid, why = from_here()
+            pid, why = check_warm_start()
         text = f"Commands start warm from here (process {pid})."
         text = f"Commands start cold from here: {why}." if why else text
     if args.json:
         show_json({"process": pid, "warm": not why, "why": why})
     else:
-        out().print(text)
+        stdout_paint().print(text)
     return None

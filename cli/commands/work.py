@@ -7,20 +7,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.catalog import parser_of
+from interlock.cli.catalog import build_parser
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import SCREEN_READER, go_on, is_plain, start, view_for
+from interlock.cli.driving import SCREEN_READER, is_plain_terminal, resume_run, start_run, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import (
     STDIN,
     follow_up_from,
-    json_object,
-    json_value,
-    piped_text,
+    parse_json,
+    parse_json_object,
     prompt_from,
+    read_piped_text,
     read_spec,
 )
-from interlock.cli.parsing import Args, Parser, flag, option, takes, word
+from interlock.cli.parsing import Args, Parser, add_flag, declare_arguments, flag_argument, word_argument
 from interlock.engine.client import ENDED, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from interlock.graphs.pipeline import Pipeline
 
 
-@takes(
-    word("words", nargs="*", metavar="PROMPT", help="task or question"),
-    word(
+@declare_arguments(
+    word_argument("words", nargs="*", metavar="PROMPT", help="task or question"),
+    word_argument(
         "-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session; -: read stdin"
     ),
-    option("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
-    option("-r --resume RUN", "resume this run: id, prefix or latest"),
-    option("-c --continue", "resume the latest conversation of this folder", dest="latest"),
-    option("--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1"),
+    flag_argument("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
+    flag_argument("-r --resume RUN", "resume this run: id, prefix or latest"),
+    flag_argument("-c --continue", "resume the latest conversation of this folder", dest="latest"),
+    flag_argument("--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1"),
     add_running_flags,
 )
 def prompt(args: Args) -> int | None:
@@ -51,40 +51,40 @@ def prompt(args: Args) -> int | None:
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
-        from interlock.cli.session.first_start import held
+        from interlock.cli.session.model_setup import hide_typed_input
 
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
-        with held():
-            from interlock.cli.session import first_start
+        with hide_typed_input():
+            from interlock.cli.session import model_setup
             from interlock.engine.client import first_model
 
             if not found and first_model.needs_first_model(options):
-                first_start.ask(options)
-            if is_plain():
-                from interlock.cli.session.plain import execute as session
+                model_setup.set_up_model(options)
+            if is_plain_terminal():
+                from interlock.cli.session.line_session import run_line_session as session
             else:
-                from interlock.cli.session.app import execute as session
+                from interlock.cli.session.app import run_session as session
 
             return session(options, workflow, words, found and found.run)
     if found:
         follow_up = follow_up_from(words, found.status in ENDED)
         if follow_up and args.latest:
             found = client.run_to_continue(prompted=True)  # the piped text is a prompt, too
-        return go_on(found.run, (), follow_up, options, view_for(args, found.title))
+        return resume_run(found.run, (), follow_up, options, view_for(args, found.title))
     prompt = prompt_from(words)
-    return start("main", {"prompt": prompt}, options, view_for(args, prompt))
+    return start_run("main", {"prompt": prompt}, options, view_for(args, prompt))
 
 
 def _opens_session(args: Args) -> bool:
     """Whether a person is at a terminal and didn't ask for just an answer."""
-    if args.first is not None and not _at_terminal():
+    if args.first is not None and not _is_at_terminal():
         raise UserError(
             "-i opens a session, which needs a terminal. Without one, use: interlock -p 'what to do'"
         )
-    return args.prompt is None and args.output_format in (None, "text") and _at_terminal()
+    return args.prompt is None and args.output_format in (None, "text") and _is_at_terminal()
 
 
-def _at_terminal() -> bool:
+def _is_at_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
@@ -108,37 +108,37 @@ class RunParser(Parser):
         if len(words) == end:
             self.learn(arguments)
         elif (expected := self.expects(words)[0]) is None or expected.dest not in ("cron", "workflow"):
-            from interlock.cli.workflow_inputs import describe
+            from interlock.cli.workflow_inputs import describe_workflow
 
             self.learn(words)
-            describe(self, self.workflow, self.own)
+            describe_workflow(self, self.workflow, self.own)
         args = super().parse(arguments)
         args.typed, args.workflow = args.workflow, self.workflow
         args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
         return args
 
 
-def with_inputs(made: Parser) -> None:
+def add_input_arguments(made: Parser) -> None:
     """Add a workflow, its input, and the flags of a run."""
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
-    flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
-    flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
-    flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
-    flag(made, "--resume", "with --batch: go on with a batch that was stopped", dest="go_on")
-    flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
-    flag(made, "--guard", "ask before a LangGraph graph's tools run, by policy")
+    add_flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
+    add_flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
+    add_flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
+    add_flag(made, "--resume", "with --batch: go on with a batch that was stopped", dest="go_on")
+    add_flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
+    add_flag(made, "--guard", "ask before a LangGraph graph's tools run, by policy")
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json"}
-    flag(made, "--json", "same as -o json", action="store_const", **as_json)
+    add_flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
 
 
 def run_options(args: Args) -> Options:
-    context = json_object(read_spec(args.context, "--context"), "--context") if args.context else None
+    context = parse_json_object(read_spec(args.context, "--context"), "--context") if args.context else None
     return replace(options_from(args), context=context, guard=args.guard)
 
 
-@takes(with_inputs, of=RunParser)
+@declare_arguments(add_input_arguments, of=RunParser)
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
     options, inputs = run_options(args), args.own
@@ -148,22 +148,22 @@ def run(args: Args) -> int:
         from interlock.cli.batch import run_batch
 
         with redirect_stdout_to_stderr():
-            given = partial(_given, workflow)
+            given = partial(_parse_input, workflow)
             return run_batch(workflow.name, args.batch, given, inputs, options, resumes=args.go_on)
     if args.go_on:
         raise UserError("--resume belongs to --batch FILE. A single run goes on with: interlock resume RUN")
     inputs = run_input(args, workflow)
     title = str(inputs.get(workflow.prompt_field or "") or "")
-    return start(workflow.name, inputs, options, view_for(args, title))
+    return start_run(workflow.name, inputs, options, view_for(args, title))
 
 
 def run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
-    return {**_run_input(args, workflow), **args.own}
+    return {**_read_input(args, workflow), **args.own}
 
 
-def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
+def _read_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
-    inputs = _given(workflow, read_spec(args.input, "--input"), "--input") if args.input else {}
+    inputs = _parse_input(workflow, read_spec(args.input, "--input"), "--input") if args.input else {}
     field = workflow.prompt_field
     if field is None:
         if words:
@@ -177,25 +177,25 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     if args.input:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
-    words = words if words or needed else piped_text(expected=False)
+    words = words if words or needed else read_piped_text(expected=False)
     return {field: prompt_from(words, how)} if words or needed else {}
 
 
-def _given(workflow: "Pipeline", text: str, what: str) -> dict[str, Any]:
+def _parse_input(workflow: "Pipeline", text: str, what: str) -> dict[str, Any]:
     """An input's JSON: an object, or any value for a graph whose input has no fields."""
     if not workflow.takes_any_value:
-        return json_object(text, what)
-    value = json_value(text, what)
+        return parse_json_object(text, what)
+    value = parse_json(text, what)
     is_wrapped = isinstance(value, dict) and value.keys() == {"input"}
     return cast("dict[str, Any]", value) if is_wrapped else {"input": value}
 
 
-@takes(
+@declare_arguments(
     Parser.run_flag,
     add_decision_flags,
-    option("-p --prompt PROMPT", "another prompt, once the run has answered; -: read stdin"),
-    option("--compress", "compress the conversation instead of sending a prompt"),
-    option("--new-rules", "use current policies and settings, not the recorded ones"),
+    flag_argument("-p --prompt PROMPT", "another prompt, once the run has answered; -: read stdin"),
+    flag_argument("--compress", "compress the conversation instead of sending a prompt"),
+    flag_argument("--new-rules", "use current policies and settings, not the recorded ones"),
     add_running_flags,
 )
 def resume(args: Args) -> int | None:
@@ -203,12 +203,12 @@ def resume(args: Args) -> int | None:
     client = Client(options)
     run = client.run(args.run)
     prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
-    decisions = _decisions(args, client, run.run) if args.decisions else []
+    decisions = _read_decisions(args, client, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
-    return go_on(run.run, decisions, prompt, options, view)
+    return resume_run(run.run, decisions, prompt, options, view)
 
 
-def _decisions(args: Args, client: Client, run: str) -> list[Decision]:
+def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
     waiting = [request.fields for request in client.requests(run)]
     why = "" if waiting else client.why_nothing_waits(run)
     return decisions_from(args.decisions, waiting, client.past_requests(run), why)
@@ -217,12 +217,12 @@ def _decisions(args: Args, client: Client, run: str) -> list[Decision]:
 class _InitParser(Parser):
     def parse(self, arguments: Sequence[str]) -> Args:
         super().parse(arguments)
-        return parser_of("run").parse(["init", *arguments])
+        return build_parser("run").parse(["init", *arguments])
 
 
-@takes(
-    word("words", nargs="*", metavar="HINT", help="what to explore or mention"),
-    option("--file NAME", "file from `context.fileName`; default: the existing one, else the first"),
+@declare_arguments(
+    word_argument("words", nargs="*", metavar="HINT", help="what to explore or mention"),
+    flag_argument("--file NAME", "file from `context.fileName`; default: the existing one, else the first"),
     add_running_flags,
     of=_InitParser,
 )

@@ -14,12 +14,12 @@ from interlock.cli.render.output import (
     format_amount,
     format_count,
     format_duration,
+    format_path,
     is_diff,
     one_line,
     shorten,
-    way,
 )
-from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
+from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
 from interlock.engine.client.requests import brief_arguments
@@ -55,12 +55,12 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def page(record: Record, drawn: bytes) -> str:
+def html_page(record: Record, drawn: bytes) -> str:
     """The HTML page. `drawn`: the diagram as SVG."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     svg = drawn.decode()
-    body = "\n".join(_html(part, svg[svg.index("<svg") :]) for part in _parts(record))
+    body = "\n".join(_part_to_html(part, svg[svg.index("<svg") :]) for part in _run_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
@@ -69,16 +69,16 @@ def page(record: Record, drawn: bytes) -> str:
     )
 
 
-def report(record: Record, drawn: str) -> str:
+def markdown_report(record: Record, drawn: str) -> str:
     """The Markdown report. `drawn`: the diagram as Mermaid text."""
     return escape_controls(
-        "\n".join(line for part in _parts(record) for line in _markdown(part, drawn)) + "\n"
+        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, drawn)) + "\n"
     )
 
 
-def _parts(record: Record) -> Iterator[Part]:
+def _run_parts(record: Record) -> Iterator[Part]:
     yield Part("title", shorten(record["title"], 200))
-    yield Part("soft", " · ".join(_facts(record)))
+    yield Part("soft", " · ".join(_run_facts(record)))
     yield Part("soft", record["workspace"])
     if record["error"]:
         yield Part("bad", str(record["error"].get("message", "")))
@@ -87,27 +87,31 @@ def _parts(record: Record) -> Iterator[Part]:
     for request in record["pending_approvals"]:
         yield Part("line", f"{request['tool_name']}: {request['reason']}")
         yield Part("block", request["preview"])
-    yield from _conversation(record)
+    yield from _conversation_parts(record)
     if record["state"]:
         yield from (Part("heading", "State"), Part("block", json_text(record["state"], 2)))
     if record["diff"]:
         yield from (Part("heading", "Files"), Part("block", record["diff"]))
-    yield from _table(
-        "Decisions of people", ("when", "who", "what", "decision"), map(_decided, record["answered"])
+    yield from _table_parts(
+        "Decisions of people", ("when", "who", "what", "decision"), map(_decision_row, record["answered"])
     )
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", way(record["path"])))
-    yield from _table("Timeline", ("at", "step", "node", "took", "went"), _steps(record))
-    used = _table("Tokens and cost", ("model", "requests", "in", "out", "cost"), _used(record["models"]))
+    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_path(record["path"])))
+    yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
+    used = _table_parts(
+        "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
+    )
     if tokens := [*used]:
-        yield from (*tokens, Part("line", f"In all: {_dollars(record['usd'])}"))
-    if given := [message for message in record["messages"] if _is_given(message)]:
+        yield from (*tokens, Part("line", f"In all: {_format_cost(record['usd'])}"))
+    if given := [message for message in record["messages"] if _is_context_message(message)]:
         yield Part("heading", "What the model was given")
     for message in given:
         about = message.get("name") or message.get("origin") or ""
-        yield Part("folded", f"{message['role']} {about}", inside=(Part("block", _text_of(message).strip()),))
+        yield Part(
+            "folded", f"{message['role']} {about}", inside=(Part("block", _message_text(message).strip()),)
+        )
 
 
-def _facts(record: Record) -> Iterator[str]:
+def _run_facts(record: Record) -> Iterator[str]:
     yield from (f"run {record['run']}", record["workflow"], record["status"])
     if record["parent"]:
         yield f"forked from {record['parent']}"
@@ -116,53 +120,53 @@ def _facts(record: Record) -> Iterator[str]:
     yield f"{time.strftime('%Y-%m-%d %H:%M', began)} to {time.strftime(until, ended)}"
 
 
-def _text_of(message: Record) -> str:
+def _message_text(message: Record) -> str:
     content: str | Sequence[Record] = message.get("content", "")
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
 
-def _is_given(message: Record) -> bool:
-    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_in(message))
+def _is_context_message(message: Record) -> bool:
+    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_text(message))
 
 
-def _undone_in(message: Record) -> str:
+def _undone_text(message: Record) -> str:
     """What a person took back, if the message tells the model that."""
     content: str | Sequence[Record] = message.get("content", "")
     parts = () if isinstance(content, str) else content
     return "".join(str(part.get("text", "")) for part in parts if part.get("section") == UNDONE)
 
 
-def _conversation(record: Record) -> Iterator[Part]:
+def _conversation_parts(record: Record) -> Iterator[Part]:
     """What was said, each call with its result where it was made; calls of compressed messages come first."""
-    calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_calls(record), 1)}
-    results = {m.get("tool_call_id"): _text_of(m) for m in record["messages"] if m["role"] == "tool"}
+    calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_read_calls(record), 1)}
+    results = {m.get("tool_call_id"): _message_text(m) for m in record["messages"] if m["role"] == "tool"}
     asked = {call["id"] for message in record["messages"] for call in message.get("tool_calls", ())}
     if calls or record["messages"] or not record["state"]:
         yield Part("heading", "Conversation")
-    yield from (_called(*made, "") for name, made in calls.items() if name not in asked)
+    yield from (_call_part(*made, "") for name, made in calls.items() if name not in asked)
     said = ""
     for message in record["messages"]:
-        if message["role"] == "tool" or _is_given(message):
+        if message["role"] == "tool" or _is_context_message(message):
             continue
-        if text := _undone_in(message):
+        if text := _undone_text(message):
             yield from (Part("soft", line) for line in text.splitlines())
             continue
         if message["role"] != said:
             yield Part("who", said := message["role"])
-        yield Part("asked" if said == "user" else "text", _text_of(message).strip())
+        yield Part("asked" if said == "user" else "text", _message_text(message).strip())
         for call in message.get("tool_calls", ()):
             if made := calls.get(call["id"]):
-                yield _called(*made, results.get(call["id"], ""))
+                yield _call_part(*made, results.get(call["id"], ""))
             else:
                 yield Part("soft", f"calls {call['name']} {brief_arguments(call.get('args', {}))}")
     yield from (Part("soft", one["text"]) for one in record["undone"] if not one["told"])
 
 
-def _calls(record: Record) -> Iterator[tuple[Call, Record]]:
+def _read_calls(record: Record) -> Iterator[tuple[Call, Record]]:
     return ((Call(**{name: entry[name] for name in Call._fields}), entry) for entry in record["calls"])
 
 
-def _called(number: int, call: Call, entry: Record, output: str) -> Part:
+def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
     started = f"{format_clock(call.started)}: started" if call.started else ""
     lines = (Part("soft", line) for line in (deciders_line(call), started, call.summary) if line)
     blocks = (Part("block", visible_json(call.args, 2)), Part("block", entry["diff"] or output))
@@ -170,13 +174,13 @@ def _called(number: int, call: Call, entry: Record, output: str) -> Part:
     return Part("folded", about, inside=(*lines, *blocks))
 
 
-def _decided(item: Record) -> tuple[str, ...]:
+def _decision_row(item: Record) -> tuple[str, ...]:
     decision = "".join(decision_words(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
     return format_clock(item["at"]), item["by"], item["tool_name"], words
 
 
-def _steps(record: Record) -> Iterator[tuple[str, ...]]:
+def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
     for s in record["steps"]:
         if s["depth"] == 0:
             took = format_duration(s["ms"] / 1000)
@@ -184,26 +188,26 @@ def _steps(record: Record) -> Iterator[tuple[str, ...]]:
             yield format_clock(s["started"]), str(s["step"]), s["node"], took, went
 
 
-def _used(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
+def _usage_rows(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
     for name, n in models.items():
         tokens = format_amount(n["input_tokens"]), format_amount(n["output_tokens"])
-        yield name, str(n["requests"]), *tokens, _dollars(n["usd"])
+        yield name, str(n["requests"]), *tokens, _format_cost(n["usd"])
 
 
-def _table(title: str, header: tuple[str, ...], found: Iterable[tuple[str, ...]]) -> Iterator[Part]:
+def _table_parts(title: str, header: tuple[str, ...], found: Iterable[tuple[str, ...]]) -> Iterator[Part]:
     """Nothing where there are no rows."""
     if rows := [*found]:
         yield from (Part("heading", title), Part("table", rows=(header, *rows)))
 
 
-def _dollars(usd: float | None) -> str:
+def _format_cost(usd: float | None) -> str:
     return "— (no price known; set models.NAME.price)" if usd is None else f"${usd:.4f}"
 
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
     for name, used in models.items():
         tokens = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
-        yield f"{name}: {format_count(used['requests'], 'request')}, {tokens}, {_dollars(used['usd'])}"
+        yield f"{name}: {format_count(used['requests'], 'request')}, {tokens}, {_format_cost(used['usd'])}"
 
 
 _TAGS = {
@@ -216,65 +220,66 @@ _TAGS = {
 }
 
 
-def _html(part: Part, svg: str) -> str:
+def _part_to_html(part: Part, svg: str) -> str:
     match part.kind:
         case "diagram":
             return f'<div class="diagram" id="diagram">{svg}</div>'
         case "asked":
-            return f'<div class="asked">{_text(part.text)}</div>'
+            return f'<div class="asked">{_escape_text(part.text)}</div>'
         case "text":
-            return f'<div class="said">{_rich(part.text)}</div>' if part.text else ""
+            return f'<div class="said">{_markdown_to_html(part.text)}</div>' if part.text else ""
         case "block":
-            return _diff(part.text)
+            return _diff_to_html(part.text)
         case "table":
             header, *rows = part.rows
-            cells = ("".join(f"<td>{_name(cell)}</td>" for cell in row) for row in rows)
-            lines = ("".join(f"<th>{_name(cell)}</th>" for cell in header), *cells)
+            cells = ("".join(f"<td>{_escape_name(cell)}</td>" for cell in row) for row in rows)
+            lines = ("".join(f"<th>{_escape_name(cell)}</th>" for cell in header), *cells)
             return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
         case "folded":
-            inside = "\n".join(_html(one, svg) for one in part.inside)
-            return f"<details><summary>{_name(part.text)}</summary>{inside}</details>"
+            inside = "\n".join(_part_to_html(one, svg) for one in part.inside)
+            return f"<details><summary>{_escape_name(part.text)}</summary>{inside}</details>"
         case _:
-            return _TAGS[part.kind].format(_name(part.text))
+            return _TAGS[part.kind].format(_escape_name(part.text))
 
 
-def _diff(text: str) -> str:
+def _diff_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
     plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())
     lines = (
-        f'<span class="{kinds.get(line.kind, "")}">{SIGNS.get(line.kind, "")}{_pieces(line.pieces) or "&nbsp;"}</span>'
-        for line in (diff_lines(text) if is_diff(text) else plain)
+        f'<span class="{kinds.get(line.kind, "")}">{SIGNS.get(line.kind, "")}{_pieces_to_html(line.pieces)}</span>'
+        for line in (parse_diff(text) if is_diff(text) else plain)
     )
     return f'<pre class="diff">{"".join(lines)}</pre>'
 
 
-def _pieces(pieces: Iterable[tuple[str, bool]]) -> str:
-    return "".join(f"<b>{_text(text)}</b>" if changed else _text(text) for text, changed in pieces)
+def _pieces_to_html(pieces: Iterable[tuple[str, bool]]) -> str:
+    marked = (f"<b>{_escape_text(text)}</b>" if changed else _escape_text(text) for text, changed in pieces)
+    return "".join(marked) or "&nbsp;"
 
 
 _LINE = re.compile(r"[\r\n]")
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
     return escape(escape_controls(text) if _LINE.search(text) else visible(text))
 
 
-def _rich(text: str) -> str:
+def _markdown_to_html(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
-    return _reader().render(escape_controls(text))
+    return _markdown_parser().render(escape_controls(text))
 
 
 @cache
-def _reader() -> MarkdownIt:
+def _markdown_parser() -> MarkdownIt:
     read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return read.disable(["link", "image", "autolink", "reference", "entity"])
 
 
-def _name(text: str) -> str:
+def _escape_name(text: str) -> str:
     """What a model or a file names, escaped to plain text on one line."""
     return escape(one_line(text))
 
@@ -282,34 +287,34 @@ def _name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _markdown(part: Part, drawn: str) -> Iterator[str]:
+def _part_to_markdown(part: Part, drawn: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
-            yield from _block(drawn, "mermaid")
+            yield from _code_block_lines(drawn, "mermaid")
         case "asked" | "text" | "block":
             if part.text:
-                yield from _block(part.text, "diff" if is_diff(part.text) else "text")
+                yield from _code_block_lines(part.text, "diff" if is_diff(part.text) else "text")
         case "table":
             header, *rows = part.rows
             yield from (f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header)))
-            yield from (f"| {' | '.join(map(_prose, row))} |" for row in rows)
+            yield from (f"| {' | '.join(map(_escape_markdown, row))} |" for row in rows)
         case "folded":
             if lines := [one.text for one in part.inside if one.kind == "soft"]:
-                yield f"\n{_prose('. '.join([part.text, *lines]))}"
+                yield f"\n{_escape_markdown('. '.join([part.text, *lines]))}"
         case _:
-            yield _MARKS.get(part.kind, "\n{}\n").format(_prose(part.text))
+            yield _MARKS.get(part.kind, "\n{}\n").format(_escape_markdown(part.text))
 
 
 _MARKUP = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*{}\[\]<>#|!&~]")
 """What Markdown takes for markup, links, pictures or HTML on one line."""
 
 
-def _prose(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """One line that Markdown shows as it stands."""
     return _MARKUP.sub(r"\\\g<0>", one_line(text))
 
 
-def _block(text: str, kind: str) -> Iterator[str]:
+def _code_block_lines(text: str, kind: str) -> Iterator[str]:
     """A code block whose fence is longer than any inside it."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     yield from (f"{fence}{kind}", text.rstrip("\n"), fence)

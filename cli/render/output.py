@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
-DECIDED = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
-CHANGED = {"A": "green", "M": "yellow", "D": "red"}
+DECISION_COLOURS = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
+CHANGE_COLOURS = {"A": "green", "M": "yellow", "D": "red"}
 """Colours of decisions and file changes."""
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, cursor movements and titles that programs send to a terminal."""
@@ -39,7 +39,7 @@ _page: ContextVar[tuple[TextIO, TextIO] | None] = ContextVar("page", default=Non
 
 
 @contextmanager
-def written_to(results: TextIO, remarks: TextIO) -> Generator[None]:
+def redirect_output(results: TextIO, remarks: TextIO) -> Generator[None]:
     """Let the commands called in this context write their results and remarks there; nobody can be asked."""
     token = _page.set((results, remarks))
     try:
@@ -48,23 +48,23 @@ def written_to(results: TextIO, remarks: TextIO) -> Generator[None]:
         _page.reset(token)
 
 
-def out() -> "Paint":
+def stdout_paint() -> "Paint":
     """Where a command's result goes: stdout, or the page of whoever called it."""
-    return Paint(_results())
+    return Paint(_result_stream())
 
 
-def _results() -> TextIO:
+def _result_stream() -> TextIO:
     page = _page.get()
     return page[0] if page else own_stdout()
 
 
-def err() -> "Paint":
+def stderr_paint() -> "Paint":
     """Where a command's remarks go: stderr, or the page of whoever called it."""
     page = _page.get()
     return Paint(page[1] if page else sys.stderr)
 
 
-def keyboard() -> TextIO | None:
+def input_stream() -> TextIO | None:
     """What a command reads; None: there is nobody and nothing to read."""
     return None if _page.get() else sys.stdin
 
@@ -102,23 +102,23 @@ class Paint:
         return shutil.get_terminal_size((100, 24)).columns if self.terminal else 100
 
 
-def plain(output: str) -> str:
+def strip_terminal_codes(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
     return escape_controls(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 
 
-def ago(then: float) -> str:
+def format_age(then: float) -> str:
     """How long ago; `then` is Unix time."""
     seconds = max(unix_time() - then, 0)
     return "just now" if seconds < 10 else f"{format_duration(seconds)} ago"
 
 
-def dollars(usd: float | None) -> str:
+def format_dollars(usd: float | None) -> str:
     """`—`: unknown."""
     return "—" if usd is None else f"${usd:.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
-def way(path: Iterable[tuple[str, int]]) -> str:
+def format_path(path: Iterable[tuple[str, int]]) -> str:
     """`turn → tools ×2 → turn`."""
     return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in path)
 
@@ -134,7 +134,7 @@ def show_table(
     piped: int | None = None,
 ) -> None:
     """Aligned columns on stdout, as `table_lines` makes them."""
-    paint = out()
+    paint = stdout_paint()
     paint.print_all(table_lines(rows, header, flexible, piped, paint=paint))
 
 
@@ -169,7 +169,7 @@ def table_lines(
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
-    stream = _results()
+    stream = _result_stream()
     stream.write(visible_json(value, indent) + "\n")
     stream.flush()
 
@@ -178,30 +178,32 @@ def show_json(value: Any) -> None:
     write_json(value, 2)
 
 
-def readable(value: Any) -> list[str]:
+def readable_lines(value: Any) -> list[str]:
     """A JSON value in lines for people: `name: value`, deeper parts indented, texts with their own lines.
 
     Without names that have no value.
     """
     if isinstance(value, Mapping):
         parts = cast(Mapping[str, Any], value).items()
-        return [line for name, part in parts if part not in (None, "") for line in _named(name, part)]
+        return [
+            line for name, part in parts if part not in (None, "") for line in _named_value_lines(name, part)
+        ]
     if isinstance(value, list):
-        each = map(readable, cast(list[Any], value))
+        each = map(readable_lines, cast(list[Any], value))
         return [("  " if at else "- ") + line for lines in each for at, line in enumerate(lines)]
     return value.splitlines() if isinstance(value, str) else [visible_json(value)]
 
 
-def _named(name: str, part: Any) -> list[str]:
-    lines = ["none"] if part in ([], {}) else readable(part)
+def _named_value_lines(name: str, part: Any) -> list[str]:
+    lines = ["none"] if part in ([], {}) else readable_lines(part)
     if len(lines) == 1 and not (isinstance(part, (list, dict)) and part):
         return [f"{name}: {lines[0]}"]
     return [f"{name}:", *("  " + line for line in lines)]
 
 
-def warn(warnings: Iterable[str]) -> None:
+def print_warnings(warnings: Iterable[str]) -> None:
     for line in warnings:
-        err().print(f"warning: {one_line(line)}")
+        stderr_paint().print(f"warning: {one_line(line)}")
 
 
 def close_stdout() -> None:
@@ -209,7 +211,7 @@ def close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), own_stdout().fileno())
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Redact secrets: errors quote settings, URLs and servers' responses; headlines quote the prompt."""
     from interlock.services.secrets.environment import secret_variables
     from interlock.services.secrets.redaction import Redactor
@@ -217,7 +219,7 @@ def redacted(text: str) -> str:
     return Redactor(secret_variables(os.environ))(text)
 
 
-def ring(event: "NotificationEvent", stream: TextIO) -> None:
+def notify_terminal(event: "NotificationEvent", stream: TextIO) -> None:
     """Notify that a run waits, by the bell or a desktop notification (OSC 9 or 777); on a terminal only."""
     if not stream.isatty():
         return

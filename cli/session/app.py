@@ -24,26 +24,26 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
-from interlock.cli.render.output import close_stdout, redacted, ring
-from interlock.cli.session import deciding, programs
-from interlock.cli.session.asking import Picker, Row
-from interlock.cli.session.choices import dress
-from interlock.cli.session.commands import is_command, offers, typed
-from interlock.cli.session.completion import Files, SessionCompleter, files_of
-from interlock.cli.session.deciding import MenuKeys, Panel
-from interlock.cli.session.editing import (
+from interlock.cli.render.output import close_stdout, notify_terminal, redact_secrets
+from interlock.cli.session import decision_panel, external_programs
+from interlock.cli.session.command_actions import apply_settings
+from interlock.cli.session.commands import command_offers, handle_line, is_slash_command
+from interlock.cli.session.completion import Files, SessionCompleter, open_files
+from interlock.cli.session.decision_panel import MenuKeys, Panel
+from interlock.cli.session.input_line import (
     STYLE,
     InputHistory,
     Pastes,
     SessionInput,
-    input_buffer,
-    input_control,
-    input_keys,
+    build_input_buffer,
+    build_input_control,
+    build_input_keys,
 )
-from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
+from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
+from interlock.cli.session.terminal_output import HeldOutput, handle_once, split_portion, terminal_size
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import switch_to_next_approval_mode
@@ -67,9 +67,9 @@ class App:
 
     def __init__(self, options: Options, workflow: str) -> None:
         self.color = not os.environ.get("NO_COLOR")
-        self.screen = Screen(size().columns, THEMES[DEFAULT], self.color)
+        self.screen = Screen(terminal_size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
-        self.session.take = lambda text: typed(self.session, text)
+        self.session.take = lambda text: handle_line(self.session, text)
         self.screen.changed = self.paint
         self.panel: Panel | None = None
         self._waiting: Collection[str] = ()
@@ -91,7 +91,7 @@ class App:
         self.app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._input),
             key_bindings=merge_key_bindings(
-                [input_keys(self.session, self.buffer, self.pastes, self._next_mode), self._keys()]
+                [build_input_keys(self.session, self.buffer, self.pastes, self._next_mode), self._keys()]
             ),
             style=STYLE,
             input=SessionInput(sys.stdin),
@@ -111,7 +111,7 @@ class App:
 
         def begin() -> None:
             self.session.begin()
-            self.app.create_background_task(dress(self.session))
+            self.app.create_background_task(apply_settings(self.session))
             if run:
                 self.session.switch(run)
             if prompt:
@@ -119,7 +119,7 @@ class App:
             self.app.key_processor.feed_multiple(before)
             self.app.key_processor.process_keys()
 
-        self.app.after_render += once(self.app, begin)
+        self.app.after_render += handle_once(self.app, begin)
         self._loop.set_exception_handler(self._bug)
         watches = [asyncio.ensure_future(work) for work in (self._watch(), self.session.watch())]
         try:
@@ -152,7 +152,7 @@ class App:
 
     def ring(self, event: NotificationEvent) -> None:
         if self._loop is not None:  # between two paintings
-            self._loop.call_soon_threadsafe(ring, event, sys.stdout)
+            self._loop.call_soon_threadsafe(notify_terminal, event, sys.stdout)
 
     async def decide(self, _run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         """Ask for decisions on the requests; those without one are left for later."""
@@ -174,18 +174,18 @@ class App:
                 self.panel = None
 
         try:
-            return await deciding.decide(requests, self.screen, self, self.color, ask)
+            return await decision_panel.ask_decisions(requests, self.screen, self, self.color, ask)
         finally:
             self.buffer.document = Document(self.buffer.text or draft)
 
     async def view(self, requests: Sequence[Request], /) -> None:
-        lines = [*deciding.whole(requests, self.screen.width)]
+        lines = [*decision_panel.full_request_lines(requests, self.screen.width)]
         text = self.screen.drawn(lines)
-        if not await self.handed_over(lambda: programs.page(text)):
+        if not await self.handed_over(lambda: external_programs.show_in_pager(text)):
             self.screen.lines(lines)
 
     async def compare(self, requests: Sequence[Request], /) -> None:
-        await self.handed_over(lambda: programs.compare(requests, self.session.workspace))
+        await self.handed_over(lambda: external_programs.open_difftool(requests, self.session.workspace))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request was decided elsewhere."""
@@ -201,7 +201,7 @@ class App:
     async def pick(
         self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
     ) -> Row | None:
-        self.picker = Picker(title, rows, lambda: size().columns, at)
+        self.picker = Picker(title, rows, lambda: terminal_size().columns, at)
         self.app.layout.focus(self.picker.input)
         self.paint()
         self.picker.read(reading, self.paint)
@@ -227,18 +227,18 @@ class App:
 
     def _input_buffer(self) -> Buffer:
         session = self.session
-        history = InputHistory(session.home, session.workspace, self.pastes, redacted)
+        history = InputHistory(session.home, session.workspace, self.pastes, redact_secrets)
         completer = SessionCompleter(
-            lambda name: offers(session, name), Files(lambda: files_of(session.workspace))
+            lambda name: command_offers(session, name), Files(lambda: open_files(session.workspace))
         )
-        return input_buffer(self._sent, completer, history, self.pastes)
+        return build_input_buffer(self._sent, completer, history, self.pastes)
 
     def _sent(self, text: str) -> None:
         """Handle a sent line: an answer that a question waits for, else as at any time."""
-        if self.panel is not None and self.panel.asks_for and not is_command(text):
+        if self.panel is not None and self.panel.asks_for and not is_slash_command(text):
             self.panel.say(text)
         else:
-            typed(self.session, text)
+            handle_line(self.session, text)
 
     def _next_mode(self) -> None:
         switch_to_next_approval_mode(self.session)
@@ -261,12 +261,14 @@ class App:
         self._due, self._painted_at = False, time.monotonic()
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
-        self.screen.resize(size().columns)
+        self.screen.resize(terminal_size().columns)
         self._above += self.screen.finished()
-        self._live = ANSI(self.screen.live(max(size().rows // 2, 3)))
-        now, self._above = cut_lines(self._above)
+        self._live = ANSI(self.screen.live(max(terminal_size().rows // 2, 3)))
+        now, self._above = split_portion(self._above)
         rendered = self.app.renderer.last_rendered_screen
-        wanted = self.app.layout.container.preferred_height(size().columns, size().rows).preferred
+        wanted = self.app.layout.container.preferred_height(
+            terminal_size().columns, terminal_size().rows
+        ).preferred
         with self.output.held():
             if now or (rendered and wanted < rendered.height):
                 self.app.renderer.erase(leave_alternate_screen=False)
@@ -282,8 +284,8 @@ class App:
 
     def _layout(self) -> HSplit:
         self._input = Window(
-            input_control(self.buffer, self._search.control),
-            height=lambda: Dimension(min=1, max=max(size().rows // 2, 1)),
+            build_input_control(self.buffer, self._search.control),
+            height=lambda: Dimension(min=1, max=max(terminal_size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
             get_line_prefix=lambda line, wrapped: (
@@ -317,13 +319,13 @@ class App:
 
     def _asked(self) -> StyleAndTextTuples:
         assert self.panel is not None
-        return self.panel.lines(size().columns)
+        return self.panel.lines(terminal_size().columns)
 
     def _status(self) -> StyleAndTextTuples:
         """The status line, or a hint about what to press for as long as it applies."""
         if self._hint:
             return [("class:dim", self._hint)]
-        return status_line(self._figures.of(self.session), size().columns)
+        return status_line(self._figures.of(self.session), terminal_size().columns)
 
     # Keys
 
@@ -340,15 +342,17 @@ class App:
         queued = Condition(lambda: bool(self.session.queue)) & empty
         unsaid = empty & Condition(lambda: self.picker is None)
 
-        keys.add("enter", filter=~asking & unsaid & ~is_searching)(_key(lambda: self.session.submit("")))
-        keys.add("enter", filter=asking & empty & ~menu)(_key(lambda: self._panel().say("")))
+        keys.add("enter", filter=~asking & unsaid & ~is_searching)(
+            _key_handler(lambda: self.session.submit(""))
+        )
+        keys.add("enter", filter=asking & empty & ~menu)(_key_handler(lambda: self._panel().say("")))
         keys.add("c-c", filter=~is_searching)(self._interrupt)
-        keys.add("c-d", filter=empty)(_key(self.session.leave))
-        keys.add("c-z")(_key(lambda: self.app.suspend_to_background()))
+        keys.add("c-d", filter=empty)(_key_handler(self.session.leave))
+        keys.add("c-z")(_key_handler(lambda: self.app.suspend_to_background()))
         keys.add("up", filter=queued)(self._take_back)
-        keys.add("escape", filter=asking, eager=True)(_key(self._menu.back))
+        keys.add("escape", filter=asking, eager=True)(_key_handler(self._menu.back))
         for key, by in {"up": -1, "down": 1}.items():
-            keys.add(key, filter=menu)(_key(partial(self._menu.move, by)))
+            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move, by)))
         keys.add("enter", filter=menu)(self._menu.decide)
         keys.add("<any>", filter=menu)(self._menu.decide)
         return keys
@@ -377,11 +381,11 @@ class App:
         self._hint = "Ctrl-C again leaves"
 
 
-def _key(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+def _key_handler(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: work()
 
 
-def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
+def run_session(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
     """Run a session until the person leaves; returns the exit code."""
     sys.setswitchinterval(0.001)  # lets a key interrupt the engine's thread sooner
     terminal = App(options, workflow)

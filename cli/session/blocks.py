@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from interlock.cli.render.events import Bar, RunningCall, call_mark
-from interlock.cli.render.output import format_amount, format_count, format_duration, one_line, plain
-from interlock.cli.session.page import fold, hanging
-from interlock.cli.session.wording import in_session
+from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
+from interlock.cli.render.output import (
+    format_amount,
+    format_count,
+    format_duration,
+    one_line,
+    strip_terminal_codes,
+)
+from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
+from interlock.cli.session.session_wording import reword_for_session
 from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
@@ -31,7 +37,7 @@ from interlock.state.task import parse_steps_of_todos
 from interlock.state.text import escape_controls
 
 if TYPE_CHECKING:
-    from interlock.cli.render.worddiff import DiffLine
+    from interlock.cli.render.word_diff import DiffLine
 
 PROMPT_LINES = 20
 DIFF_LINES = 40
@@ -47,7 +53,7 @@ _SHELLS = ("run_shell_command", "execute_command")
 Todo = Mapping[str, Any]
 
 
-def clipped(text: Text, width: int) -> Text:
+def clip_to_width(text: Text, width: int) -> Text:
     """Cut the text to one line of at most `width` cells."""
     if text.cell_len > width:
         kept = set_cell_size(text.plain, max(width - 1, 0)).rstrip()
@@ -56,89 +62,91 @@ def clipped(text: Text, width: int) -> Text:
     return text
 
 
-def prompt(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
+def prompt_lines(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
     """The user's prompt; only the beginning of a long paste."""
     lines = escape_controls(text).strip("\n").split("\n")
     for number, line in enumerate(lines[:limit]):
-        yield from hanging(Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width)
+        yield from wrap_hanging(
+            Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width
+        )
     if len(lines) > limit:
         yield Text(f"  … {len(lines) - limit:,} more lines", "dim")
 
 
-def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
+def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line for the call, its output folded below; an error that doesn't fit gets lines of its own."""
     mark, colour = call_mark(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
-    what = Text.assemble((mark, _STYLES[colour]), " ", commanded(event.tool_name, call_line(event)))
+    what = Text.assemble((mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_line(event)))
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
     fits = what.cell_len + short.cell_len + details.cell_len <= width
     after = Text.assemble(short, details) if fits else details
-    yield Text.assemble(clipped(what, max(width - after.cell_len, width // 3)), after)
+    yield Text.assemble(clip_to_width(what, max(width - after.cell_len, width // 3)), after)
     if why and not fits:
-        yield from islice(hanging(Text(f"  {why}", "bad"), width), _WHY)
+        yield from islice(wrap_hanging(Text(f"  {why}", "bad"), width), _WHY)
     if output:
-        yield from _printed(output, event.tool_id)
+        yield from _printed_output_lines(output, event.tool_id)
 
 
-def commanded(tool: str, summary: str) -> str:
+def mark_shell_command(tool: str, summary: str) -> str:
     """The summary, with `$ ` before a shell command."""
     return f"$ {summary}" if tool in _SHELLS else summary
 
 
-def _printed(output: RunningCall, name: str) -> Iterator[Text]:
+def _printed_output_lines(output: RunningCall, name: str) -> Iterator[Text]:
     for line in output.head:
-        yield _output(line)
+        yield _output_line(line)
     if output.left_out > 0:
         yield Text(f"  │ … {format_count(output.left_out, 'line')}: /show --call {one_line(name)}", "dim")
     for line in output.tail:
-        yield _output(line)
+        yield _output_line(line)
 
 
-def _output(line: str) -> Text:
-    return Text(f"  │ {plain(line)}", "dim")
+def _output_line(line: str) -> Text:
+    return Text(f"  │ {strip_terminal_codes(line)}", "dim")
 
 
-def _running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
+def _running_call_lines(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
     """A call in flight, with the last lines of its output."""
     count = f" · {call.lines:,} lines" if call.lines > lines else ""
-    facts = Text(count + (f" · {since(seconds)}" if seconds >= 1 else ""), "dim")
-    what = clipped(Text(call.summary), max(width - 2 - facts.cell_len, 8))
-    yield clipped(Text.assemble(("● ", "accent"), what, facts), width)
+    facts = Text(count + (f" · {format_elapsed(seconds)}" if seconds >= 1 else ""), "dim")
+    what = clip_to_width(Text(call.summary), max(width - 2 - facts.cell_len, 8))
+    yield clip_to_width(Text.assemble(("● ", "accent"), what, facts), width)
     seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
     for line in seen[-lines:] if lines else ():
-        text = _output(line)
+        text = _output_line(line)
         text.expand_tabs(4)
-        yield clipped(text, width)
+        yield clip_to_width(text, width)
 
 
-def since(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """A running clock, in whole seconds."""
     return f"{int(seconds)} s" if seconds < 100 else format_duration(seconds)
 
 
-def diff(text: str, width: int, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
+def diff_texts(text: str, width: int, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
     """A unified diff with line numbers, folded at `width`; `folded`: how to see what is left out."""
-    from interlock.cli.render.worddiff import diff_lines
+    from interlock.cli.render.word_diff import parse_diff
 
-    lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
+    lines = [line for line in parse_diff(text) if line.kind != "file" or line.text.startswith("+++ ")]
     if sum(line.kind == "file" for line in lines) == 1:
         lines = [line for line in lines if line.kind != "file"]  # the call names the file
     hunks = [line for line in lines if line.kind == "hunk"]
     lines = [line for line in lines if not hunks or line is not hunks[0]]
     wide = max((len(str(line.number)) for line in lines if line.number), default=0)
-    shown = [part for line in lines[:limit] for part in _folded(_diff_line(line, wide), width, wide + 5)]
+    shown = [part for line in lines[:limit] for part in _fold_line(_diff_line(line, wide), width, wide + 5)]
     if limit is not None and len(lines) > limit:
         how = f": {folded}" if folded else ""
         shown.append(Text(f"{' ' * wide}     … {format_count(len(lines) - limit, 'more line')}{how}", "dim"))
     return shown
 
 
-def _folded(line: Text, width: int, gutter: int) -> Iterator[Text]:
+def _fold_line(line: Text, width: int, gutter: int) -> Iterator[Text]:
     """A long line goes on below its text, not below its number."""
     line.expand_tabs(4)
-    yield line[:gutter].append_text((parts := fold(line[gutter:], max(width - gutter, 10)))[0])
+    yield line[:gutter].append_text((parts := fold_line(line[gutter:], max(width - gutter, 10)))[0])
     yield from (Text(" " * gutter).append_text(part) for part in parts[1:])
 
 
@@ -181,14 +189,14 @@ def todo_panel(todos: Sequence[Todo], limit: int) -> list[Text]:
     return lines
 
 
-def ending(event: Result, tokens: int) -> Iterator[Text]:
+def ending_lines(event: Result, tokens: int) -> Iterator[Text]:
     """How a drive ended, if it didn't end well."""
     if event.status in ENDED_WELL or event.status == "waiting":
         return
     told = str((event.error or {}).get("message", ""))
-    message = one_line(in_session(told))
+    message = one_line(reword_for_session(told))
     kind = str((event.error or {}).get("type", ""))
-    facts = [*_spent(event.stats, tokens)]
+    facts = [*_usage_facts(event.stats, tokens)]
     if event.status == "cancelled":
         yield Text.assemble(("– Cancelled", "warn"), (" · " + " · ".join(facts) if facts else "", "dim"))
     else:
@@ -203,7 +211,7 @@ def ending(event: Result, tokens: int) -> Iterator[Text]:
         yield Text(f"  Go on with a prompt here, or later with: {event.resume_command}", "dim")
 
 
-def _spent(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
+def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
     total = int(stats.get("total_tokens") or tokens)
     if total:
         yield f"{format_amount(total)} tokens"
@@ -213,7 +221,7 @@ def _spent(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
         yield format_duration(ms / 1000)
 
 
-def headline(thought: str) -> str:
+def thought_headline(thought: str) -> str:
     """A thought's title, else its first sentence."""
     text = one_line(escape_controls(thought))
     if text.startswith("**") and "**" in text[2:]:
@@ -254,13 +262,13 @@ class _Agent:
 
 
 @dataclass
-class Work:
+class DriveProgress:
     """One drive's progress, since a moment of the screen's clock."""
 
     since: float
     doing: str = ""
     """Empty: it thinks, or runs calls."""
-    bar: Bar = field(default_factory=Bar)
+    bar: ProgressBar = field(default_factory=ProgressBar)
     tokens: int = 0
     _calls: dict[tuple[str, str], _Call] = field(default_factory=dict[tuple[str, str], _Call])
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
@@ -269,11 +277,13 @@ class Work:
         """Record that a call was requested, started, or printed something."""
         key = (event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
-            call = self._calls.setdefault(key, _new(event.agent, one_line(event.tool_id), now))
+            call = self._calls.setdefault(key, _new_call(event.agent, one_line(event.tool_id), now))
             call.started = True
             call.printed.feed(event.text)
             return
-        call = self._calls[key] = _new(event.agent, commanded(event.tool_name, call_line(event)), now)
+        call = self._calls[key] = _new_call(
+            event.agent, mark_shell_command(event.tool_name, call_line(event)), now
+        )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
             agent.doing = one_line(event.summary or event.tool_name)
@@ -303,7 +313,7 @@ class Work:
         if not isinstance(event, Asking):
             self.bar.feed(event)
         if isinstance(event, Asking):
-            self.doing = "" if event.agent else asking(event)
+            self.doing = "" if event.agent else describe_model_stage(event)
         elif isinstance(event, Finished):
             self.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
             if agent := self._agents.get(event.agent):
@@ -316,33 +326,33 @@ class Work:
         running = [call for call in self._calls.values() if call.started and not call.agent]
         each = min(_LIVE, max(0, (height - 2) // max(len(running), 1) - 1))
         for call in running:
-            yield from _running(call.printed, width, now - call.since, each)
+            yield from _running_call_lines(call.printed, width, now - call.since, each)
         for agent in [*self._agents.values()][-max(height // 3, 1) :]:
             turns = f" · {format_count(agent.turns, 'turn')}" if agent.turns else ""
-            facts = f"{turns} · {since(now - agent.since)}"
+            facts = f"{turns} · {format_elapsed(now - agent.since)}"
             room = max(width - len(facts), 10)
-            text = clipped(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
-            yield clipped(text.append(facts, "dim"), width)
+            text = clip_to_width(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
+            yield clip_to_width(text.append(facts, "dim"), width)
 
     def running(self, now: float) -> str:
         """The newest running call and its time; empty: none."""
         calls = [call for call in self._calls.values() if call.started]
         if not calls:
             return ""
-        what = clipped(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
-        return f"{what} {since(now - calls[-1].since)}"
+        what = clip_to_width(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
+        return f"{what} {format_elapsed(now - calls[-1].since)}"
 
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
         doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
-        facts = [since(now - self.since)] if now - self.since >= 1 else []
+        facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
         facts += [f"{format_amount(self.tokens)} tokens"] if self.tokens else []
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
-        return clipped(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
+        return clip_to_width(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
 
 
-def asking(event: Asking) -> str:
+def describe_model_stage(event: Asking) -> str:
     """What a model does before its first word."""
     model = one_line(event.model.rpartition("/")[2], 40)
     size = f"{format_amount(event.tokens)} tokens"
@@ -354,5 +364,5 @@ def asking(event: Asking) -> str:
     return texts[event.stage]
 
 
-def _new(agent: str, summary: str, now: float) -> _Call:
+def _new_call(agent: str, summary: str, now: float) -> _Call:
     return _Call(RunningCall(summary, _HEAD, _TAIL), agent, now)

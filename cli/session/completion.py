@@ -32,7 +32,7 @@ class Names:
         if not wanted:
             return list(range(min(most, len(self._names))))
         # Match each letter at its first occurrence: one pass over a name, whatever is typed.
-        pattern = re.compile("".join(f"[^{_in_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL)
+        pattern = re.compile("".join(f"[^{_escape_in_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL)
         found = (place for place, name in enumerate(self._lower) if pattern.match(name))
         return nsmallest(most, found, key=lambda place: self._rank(place, wanted))
 
@@ -50,7 +50,7 @@ class Names:
         return kind, len(name), place
 
 
-def _in_class(letter: str) -> str:
+def _escape_in_class(letter: str) -> str:
     return f"\\{letter}" if letter in "\\]^-[&~|" else letter
 
 
@@ -98,18 +98,20 @@ class Files:
     def _read(self) -> None:
         with self._lock:
             self._workspace = self._workspace or self._open()
-            paths = sorted(_listed(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path))
+            paths = sorted(
+                _files_and_folders(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path)
+            )
             if paths != self._paths:
                 self._names, self._paths = Names(paths), paths
             self._read_at = time.monotonic()
 
 
-def files_of(folder: Path) -> Workspace:
+def open_files(folder: Path) -> Workspace:
     """The workspace as runs in this folder see it."""
     return open_workspace(folder, load_folder_settings(folder))
 
 
-def _listed(workspace: Workspace) -> Iterator[str]:
+def _files_and_folders(workspace: Workspace) -> Iterator[str]:
     """Files, and each folder above them."""
     for root in workspace.roots:
         folders = {"", str(root)}
@@ -126,7 +128,7 @@ def _listed(workspace: Workspace) -> Iterator[str]:
                 shown = folder
 
 
-def reference(path: str) -> str:
+def quote_reference(path: str) -> str:
     """The path as written behind `@`, quoted where necessary."""
     if _PLAIN.fullmatch(path) and not path.endswith(_CUT_OFF):
         return f"@{path}"
@@ -169,4 +171,4 @@ class SessionCompleter(Completer):
     def _file(self, found: re.Match[str]) -> Iterator[Completion]:
         typed = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
         for path in self._files.matching(typed, _MOST):
-            yield Completion(reference(path), -len(found[0]), display=path)
+            yield Completion(quote_reference(path), -len(found[0]), display=path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from markdown_it.tree import SyntaxTreeNode
 from rich.text import Text
 
-from interlock.cli.session.page import Page, is_apart, language_of, parsed
+from interlock.cli.session.markdown_layout import Page, language_of_fence, needs_blank_line, parse_blocks
 
 LIMIT = 16_000
 """Characters of an unfinished block beyond which it is finished as it is, which keeps the work linear."""
@@ -74,14 +74,14 @@ class MarkdownStream:
         lines.reverse()
         if partial and not _UNDECIDED.fullmatch(partial):
             lines.append(partial)
-        nodes = parsed(lines)
+        nodes = parse_blocks(lines)
         if not nodes:
             return []
-        apart = bool(self._before) and (self._gap or is_apart(self._before, nodes[0], lines))
+        apart = bool(self._before) and (self._gap or needs_blank_line(self._before, nodes[0], lines))
         number = self._number if lines[:1] == self._pending[:1] else 0
         first = self.page.block(nodes[0], lines, number)
         rest = self.page.blocks(nodes[1:], lines)
-        if rest and is_apart(nodes[0].type, nodes[1], lines):
+        if rest and needs_blank_line(nodes[0].type, nodes[1], lines):
             rest.insert(0, Text(""))
         return [*([Text("")] if apart else []), *first, *rest]
 
@@ -123,7 +123,7 @@ class MarkdownStream:
     def _settle(self, final: bool = False) -> list[Text]:
         """Finish the blocks that can't change any more; `final`: all of them."""
         lines, self._pending = self._pending, []
-        nodes = parsed(lines)
+        nodes = parse_blocks(lines)
         shown: list[Text] = []
         for node in nodes[:-1]:
             shown += self._finish(node, lines)
@@ -164,7 +164,7 @@ class MarkdownStream:
         if lines[last].startswith("    "):
             return [], (node.map or (0, 0))[0]  # alone it would be code
         number = self._number or int(str(node.attrs.get("start", 1)))
-        shown = self._finish(parsed(lines[:last])[-1], lines)
+        shown = self._finish(parse_blocks(lines[:last])[-1], lines)
         self._number = number + len(node.children) - 1
         return shown, last
 
@@ -189,7 +189,7 @@ class MarkdownStream:
         """Finish a block that is too long; a table's head is kept, and repeated above what follows."""
         lines = self._pending
         shown = self._settle(final=True)
-        nodes = parsed(lines[:2]) if len(lines) > 2 else []
+        nodes = parse_blocks(lines[:2]) if len(lines) > 2 else []
         if nodes and nodes[-1].type == "table":
             self._pending = [*lines[:2]]
             self._size = sum(len(line) + 1 for line in self._pending)
@@ -203,7 +203,7 @@ class _Fence:
     def __init__(self, opening: str, node: SyntaxTreeNode) -> None:
         self._indent = len(opening) - len(opening.lstrip(" "))
         self._close = re.compile(rf" {{0,3}}{re.escape(node.markup[0])}{{{len(node.markup)},}}[ \t]*")
-        self._language = language_of(node.info)
+        self._language = language_of_fence(node.info)
         self._lines: list[str] = []
         self._context: list[str] = []
         self.closed = False

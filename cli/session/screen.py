@@ -9,12 +9,12 @@ from rich.text import Text
 
 from interlock.cli.render.output import one_line
 from interlock.cli.session import blocks
-from interlock.cli.session.blocks import Work
+from interlock.cli.session.blocks import DriveProgress
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.page import Page, ansi, fold, hanging, safe
-from interlock.cli.session.painting import Turns
+from interlock.cli.session.markdown_layout import Page, fold_line, strip_controls, to_ansi, wrap_hanging
+from interlock.cli.session.session_wording import reword_for_session
+from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.cli.session.wording import in_session
 from interlock.engine.client.event_lines import event_notice
 from interlock.state.events import (
     AgentEnd,
@@ -62,7 +62,7 @@ class Screen:
         """Show them in full."""
         self.typed_above = False
         """The prompt is on the screen already, as it was typed."""
-        self._lock = Turns()
+        self._lock = PainterFirstLock()
         self.width = width
         self._clock, self._color, self._theme = clock, color, theme
         self._console = theme.console(width, color)
@@ -73,7 +73,7 @@ class Screen:
         self._text: list[str] = []
         """The current answer, or the last one until the next begins."""
         self._thought: list[str] = []
-        self._work: Work | None = None
+        self._work: DriveProgress | None = None
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Todo lists of calls still in flight."""
@@ -141,7 +141,7 @@ class Screen:
             return
         with self._lock:
             self._finish_answer()
-            self._put(blocks.prompt(prompt, self.width), "prompt", apart=True)
+            self._put(blocks.prompt_lines(prompt, self.width), "prompt", apart=True)
         self.changed()
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -165,7 +165,9 @@ class Screen:
             self._finish_answer()
             if isinstance(renderable, Text):
                 lines = renderable.split("\n", allow_blank=True)
-                self._put((part for line in lines for part in hanging(line, self.width)), "shown", apart=True)
+                self._put(
+                    (part for line in lines for part in wrap_hanging(line, self.width)), "shown", apart=True
+                )
             else:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
@@ -183,7 +185,7 @@ class Screen:
 
     def drawn(self, lines: Iterable[Text]) -> str:
         with self._lock:
-            return self._drawn(map(safe, lines))
+            return self._drawn(map(strip_controls, lines))
 
     def finished(self) -> str:
         """Whole lines to print above now; each is handed out once."""
@@ -212,7 +214,11 @@ class Screen:
             return ""
         with self._lock:
             now = self._clock()
-            lines = [part for line in self._moving(height, now) for part in fold(safe(line), self.width)]
+            lines = [
+                part
+                for line in self._moving(height, now)
+                for part in fold_line(strip_controls(line), self.width)
+            ]
             if self._work:
                 if height > len(lines) + 1:
                     lines.append(Text(""))
@@ -230,9 +236,9 @@ class Screen:
             lines += [Text("")] * (bool(lines) or self._kind not in ("", "line")) + working
         if self._todos:
             panel = blocks.todo_panel(self._todos, max(4, height // 2))
-            lines += [Text(""), *(blocks.clipped(line, self.width) for line in panel)]
+            lines += [Text(""), *(blocks.clip_to_width(line, self.width) for line in panel)]
         if self._work.bar.text:
-            lines.append(blocks.clipped(Text(self._work.bar.text), self.width))
+            lines.append(blocks.clip_to_width(Text(self._work.bar.text), self.width))
         return lines
 
     def _take(self, event: Event) -> None:
@@ -240,13 +246,13 @@ class Screen:
             self._line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():
-                self._work = Work(self._clock())
+                self._work = DriveProgress(self._clock())
                 self._text, self._waits = [], False
             case Result():
                 self._result(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
-                text = f"{event.severity}: {one_line(in_session(event.message))}"
+                text = f"{event.severity}: {one_line(reword_for_session(event.message))}"
                 self._line(text, "warn" if event.severity == "warning" else "bad")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)
@@ -261,7 +267,7 @@ class Screen:
             case AgentStart():
                 self._working().agent(event, self._clock())
             case AgentEnd():
-                self._put([blocks.clipped(self._working().agent_ended(event), self.width)], "line")
+                self._put([blocks.clip_to_width(self._working().agent_ended(event), self.width)], "line")
             case Asking() | Finished() | Progress() | NodeStart() if self._work:
                 if isinstance(event, Finished) and not event.agent:
                     self._finish_answer()
@@ -270,8 +276,8 @@ class Screen:
             case _:
                 pass
 
-    def _working(self) -> Work:
-        self._work = self._work or Work(self._clock())
+    def _working(self) -> DriveProgress:
+        self._work = self._work or DriveProgress(self._clock())
         return self._work
 
     def _message(self, event: MessageEvent) -> None:
@@ -290,7 +296,7 @@ class Screen:
     def _thinks(self, event: Thought) -> None:
         if not self._answer:
             self._thought.append(event.content)
-            if about := blocks.headline("".join(self._thought)[:400]):
+            if about := blocks.thought_headline("".join(self._thought)[:400]):
                 self._doing(about)
 
     def _finish_thought(self) -> None:
@@ -302,8 +308,8 @@ class Screen:
             stream = MarkdownStream(Page(self._console, self.width - 2, ""))
             lines = [*stream.feed(escape_controls(thought.strip())), *stream.end()]
             self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
-        elif about := blocks.headline(thought):
-            self._put([blocks.clipped(Text(f"∴ {about}", "thought"), self.width)], "line")
+        elif about := blocks.thought_headline(thought):
+            self._put([blocks.clip_to_width(Text(f"∴ {about}", "thought"), self.width)], "line")
 
     def _finish_answer(self) -> None:
         self._finish_thought()
@@ -337,9 +343,9 @@ class Screen:
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
-        self._put(blocks.call(event, printed, self.width), "line")
+        self._put(blocks.call_lines(event, printed, self.width), "line")
         if event.diff and hash(event.diff) not in self._previewed:
-            self._put(blocks.diff(event.diff, self.width), "line")
+            self._put(blocks.diff_texts(event.diff, self.width), "line")
 
     def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
         if event.agent:
@@ -354,8 +360,8 @@ class Screen:
         self._waits = event.status == "waiting"
         if unsaid:
             self.markdown(unsaid)
-        ending = blocks.ending(event, self._work.tokens if self._work else 0)
-        self._put((part for line in ending for part in hanging(line, self.width)), "line")
+        ending = blocks.ending_lines(event, self._work.tokens if self._work else 0)
+        self._put((part for line in ending for part in wrap_hanging(line, self.width)), "line")
         for warning in event.warnings:
             if warning not in self._warned:
                 self._line(f"warning: {one_line(warning)}", "warn")
@@ -379,10 +385,10 @@ class Screen:
 
     def _print_note(self, text: str, style: str) -> None:
         lines = (Text(line, style) for line in escape_controls(text).split("\n"))
-        self._put((part for line in lines for part in hanging(line, self.width)), "line")
+        self._put((part for line in lines for part in wrap_hanging(line, self.width)), "line")
 
     def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
-        made = [safe(line) for line in lines]
+        made = [strip_controls(line) for line in lines]
         if not made:
             return
         if self._kind and (self._kind != kind or apart):
@@ -391,4 +397,4 @@ class Screen:
         self._out.append(self._drawn(made))
 
     def _drawn(self, lines: Iterable[Text]) -> str:
-        return "".join(part for line in lines for part in ansi(line, self._console))
+        return "".join(part for line in lines for part in to_ansi(line, self._console))

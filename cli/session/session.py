@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from interlock.cli.decisions import in_editor
-from interlock.cli.render.output import one_line, redacted
-from interlock.cli.session.asking import Row
+from interlock.cli.decisions import edit_in_editor
+from interlock.cli.render.output import one_line, redact_secrets
+from interlock.cli.session.picker import Row
 from interlock.cli.session.screen import Screen
-from interlock.cli.session.wording import in_session
+from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
@@ -52,7 +52,7 @@ class Session(Conversation):
     """Use from the painting thread only."""
 
     def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
-        super().__init__(options, workflow, _Shown(screen, terminal))
+        super().__init__(options, workflow, _TerminalFront(screen, terminal))
         self.screen, self.terminal = screen, terminal
         self.available = ExtensionReader(options, self.workspace)
 
@@ -62,13 +62,13 @@ class Session(Conversation):
     async def edit(self, text: str, suffix: str) -> str | None:
         """Edit the text in $VISUAL or $EDITOR. None after a failure, which is shown."""
         try:
-            return await self.terminal.handed_over(lambda: in_editor(text, suffix, "The text"))
+            return await self.terminal.handed_over(lambda: edit_in_editor(text, suffix, "The text"))
         except InterlockError as error:
             self.failed(error)
             return None
 
 
-class _Shown:
+class _TerminalFront:
     """Shows a conversation on a screen, and asks at a terminal (`Front`)."""
 
     def __init__(self, screen: Screen, terminal: Terminal) -> None:
@@ -86,7 +86,7 @@ class _Shown:
 
     def notice(self, notice: Notice, /) -> None:
         if notice.kind in ("problem", "unsent"):
-            self._screen.note(one_line(redacted(in_session(notice.text))), "bad")
+            self._screen.note(one_line(redact_secrets(reword_for_session(notice.text))), "bad")
         else:
             said = _SAID.get(notice.kind, "{text}") if notice.run else "{text}"
             self._screen.note(said.format(text=notice.text, run=notice.run))

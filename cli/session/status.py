@@ -47,8 +47,8 @@ class Figures:
 
 def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
     """The line, cut to `width` columns; the least important parts are dropped first."""
-    parts = _parts(figures)
-    while len(parts) > 1 and _width(parts) > width:
+    parts = _status_parts(figures)
+    while len(parts) > 1 and _parts_width(parts) > width:
         parts.remove(min(parts, key=lambda part: part[0]))
     line: StyleAndTextTuples = []
     left = width
@@ -60,18 +60,18 @@ def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
     return line
 
 
-def _width(parts: list[tuple[int, str, str]]) -> int:
+def _parts_width(parts: list[tuple[int, str, str]]) -> int:
     return sum(cell_len(text) for _, _, text in parts) + len(_BETWEEN) * (len(parts) - 1)
 
 
-def _parts(figures: Figures) -> list[tuple[int, str, str]]:
+def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
     mode, style = _MODES.get(figures.approval_mode, ("", ""))
     left = figures.context_left
     waits = figures.elsewhere
     parts = [
         (8, "class:running", figures.running),
         (9 if figures.approval_mode != "default" else 1, style, mode),
-        (6, "class:model", _short(figures.model.rpartition("/")[2] or figures.model)),
+        (6, "class:model", _shorten_name(figures.model.rpartition("/")[2] or figures.model)),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),
         (
             7,
@@ -80,13 +80,13 @@ def _parts(figures: Figures) -> list[tuple[int, str, str]]:
         ),
         (3, "class:dim", f"{format_amount(figures.tokens)} tokens" if figures.tokens else ""),
         (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
-        (2, "class:dim", f"⎇ {_short(figures.branch)}" if figures.branch else ""),
+        (2, "class:dim", f"⎇ {_shorten_name(figures.branch)}" if figures.branch else ""),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
     ]
     return [part for part in parts if part[2]]
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     name = one_line(name)
     return name if cell_len(name) <= _LONGEST_NAME else set_cell_size(name, _LONGEST_NAME - 1) + "…"
 

@@ -35,7 +35,7 @@ _OF_TERMINALS = frozenset(
 """Signals a terminal sends to everything in the foreground."""
 
 
-def door() -> str:
+def socket_path() -> str:
     """The socket's path: in `$XDG_RUNTIME_DIR`, else in the state directory."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return f"{runtime}/interlock/warm"
@@ -43,20 +43,20 @@ def door() -> str:
     return os.path.expanduser(f"{os.environ.get('INTERLOCK_HOME') or state}/start/warm")  # noqa: PTH111
 
 
-def imported_with(env: Mapping[str, str]) -> dict[str, str]:
+def import_time_variables(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that count while packages are imported; none is a secret."""
     counting = {name for name in env if name.startswith(_IMPORTED_WITH) and not name.endswith("_KEY")}
     return {name: env[name] for name in (*counting, "LANG", "LANGUAGE") if name in env}
 
 
-def interpreter() -> str:
+def describe_interpreter() -> str:
     """This process's, and how it was started."""
     # Not `utf8_mode`: it is on where no locale is set, yet off in a process started from there, which inherits C.UTF-8.
     flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.getfilesystemencoding()} {sys.warnoptions}"
     return f"{sys.prefix} {sys.base_prefix} {sys.version} {flags}"
 
 
-def why_cold() -> str:
+def cold_start_reason() -> str:
     """Why this process doesn't ask for a warm start; empty: it may."""
     if not sys.platform.startswith("linux"):
         return "only Linux has it"
@@ -64,10 +64,10 @@ def why_cold() -> str:
         return "CI is set"
     if os.environ.get("SUDO_UID"):
         return "it runs under sudo"
-    return "" if _descriptors()[:3] == [0, 1, 2] else "stdin, stdout or stderr is closed"
+    return "" if _inheritable_descriptors()[:3] == [0, 1, 2] else "stdin, stdout or stderr is closed"
 
 
-def _descriptors() -> list[int]:
+def _inheritable_descriptors() -> list[int]:
     """The streams, and what else a program started by this one would get."""
     found: list[int] = []
     for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
@@ -76,23 +76,23 @@ def _descriptors() -> list[int]:
     return sorted(found)
 
 
-def connected() -> socket | None:
+def connect_to_warm_process() -> socket | None:
     """A connection to this user's warm process; None: there is none."""
     conn = socket(AF_UNIX, SOCK_STREAM)
     conn.settimeout(PATIENCE_S)
     with suppress(OSError):
-        opened = os.open(door(), os.O_PATH)  # its path may be too long for a socket's name
+        opened = os.open(socket_path(), os.O_PATH)  # its path may be too long for a socket's name
         try:
             conn.connect(f"/proc/self/fd/{opened}")
         finally:
             os.close(opened)
-        if peer_of(conn)[1] == os.geteuid():
+        if peer_credentials(conn)[1] == os.geteuid():
             return conn
     conn.close()
     return None
 
 
-def peer_of(conn: socket) -> tuple[int, int]:
+def peer_credentials(conn: socket) -> tuple[int, int]:
     """The process and the user at the other end."""
     from _socket import SO_PEERCRED  # only Linux has it
 
@@ -100,26 +100,26 @@ def peer_of(conn: socket) -> tuple[int, int]:
     return pid, user
 
 
-def hand_over() -> int | None:
+def run_in_warm_fork() -> int | None:
     """Run this process's command line in a fork of the warm process; returns its exit code.
 
     None: nothing has happened, start as usual. A process that a signal ended ends this one with the same signal.
     """
-    if why_cold() or (conn := connected()) is None:
+    if cold_start_reason() or (conn := connect_to_warm_process()) is None:
         return None
     with closing(conn):
-        pid, refused = asked(conn, sys.argv)
-        return None if refused else _kept(conn, pid)
+        pid, refused = request_fork(conn, sys.argv)
+        return None if refused else _follow_fork(conn, pid)
 
 
-def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
+def request_fork(conn: socket, argv: list[str]) -> tuple[int, str]:
     """Hand everything over; returns the fork, which waits for `GO`, and why it refuses, or an empty string."""
     request, umask = os.memfd_create("start"), os.umask(0o077)
     os.umask(umask)
     try:
-        numbers = _descriptors()
+        numbers = _inheritable_descriptors()
         given = {"argv": argv, "env": {**os.environ}, "cwd": os.getcwd(), "umask": umask, "numbers": numbers}  # noqa: PTH109
-        os.write(request, marshal.dumps({**given, "interpreter": interpreter()}))
+        os.write(request, marshal.dumps({**given, "interpreter": describe_interpreter()}))
         conn.sendmsg([HAND_OVER], [(SOL_SOCKET, SCM_RIGHTS, array("i", [request, *numbers]))])
         # After a refusal the fork's end is told, too, maybe before this has looked.
         pid, answer = conn.recv(WORD), conn.recv(1_000).partition(b"\n")[0]
@@ -131,7 +131,7 @@ def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
         os.close(request)
 
 
-def _kept(conn: socket, pid: int) -> int:
+def _follow_fork(conn: socket, pid: int) -> int:
     """Hand signals on and wait for the end."""
     before = termios.tcgetattr(0) if os.isatty(0) else None
     conn.settimeout(None)
@@ -148,8 +148,8 @@ def _kept(conn: socket, pid: int) -> int:
     from interlock.services.secrets.hidden import hide_process_memory
 
     hide_process_memory()
-    while os.WIFSTOPPED(status := _told(conn)):
-        _wait_for_the_stop(pid)
+    while os.WIFSTOPPED(status := _read_wait_status(conn)):
+        _wait_until_stopped(pid)
         os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes over; SIGCONT is handed on
     with suppress(OSError, termios.error):  # the terminal is gone
         if before and before != termios.tcgetattr(0) and os.tcgetpgrp(0) == os.getpgrp():
@@ -162,7 +162,7 @@ def _kept(conn: socket, pid: int) -> int:
     return code
 
 
-def _wait_for_the_stop(pid: int) -> None:
+def _wait_until_stopped(pid: int) -> None:
     """A fork announces its stop before it stops: a SIGCONT that arrives in between would be lost to it."""
     with suppress(OSError):  # it has ended
         while True:
@@ -172,7 +172,7 @@ def _wait_for_the_stop(pid: int) -> None:
             time.sleep(0.001)
 
 
-def _told(conn: socket) -> int:
+def _read_wait_status(conn: socket) -> int:
     """The fork's wait status; SIGKILL's if nobody is left to tell it."""
     with suppress(OSError):
         if status := conn.recv(WORD):

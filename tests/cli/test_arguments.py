@@ -12,7 +12,7 @@ import yaml
 from commands import Run
 from folders import put
 
-from interlock.cli.catalog import COMMANDS, command_of, parser_of
+from interlock.cli.catalog import COMMANDS, build_parser, parse_command
 from interlock.cli.commands import work
 from interlock.cli.flags import options_from
 from interlock.engine.options import Options
@@ -28,7 +28,7 @@ ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "to
 
 def _options(*flags: str, resuming: bool = False) -> Options:
     return options_from(
-        parser_of("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming
+        build_parser("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming
     )
 
 
@@ -105,7 +105,7 @@ def test_folders_and_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
-    args = parser_of("prompt").parse(shlex.split(typed))
+    args = build_parser("prompt").parse(shlex.split(typed))
     assert " ".join(filter(None, [args.prompt, *args.words])) == words
 
 
@@ -128,7 +128,7 @@ def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
 )
 def test_the_command_is_the_first_word_that_belongs_to_no_flag(typed: str, expected: str) -> None:
     command, *rest = shlex.split(expected)
-    assert command_of(shlex.split(typed)) == (command, rest)
+    assert parse_command(shlex.split(typed)) == (command, rest)
 
 
 @pytest.mark.parametrize(("typed", "exit_code", "expected"), MISTAKES)
@@ -169,8 +169,8 @@ def test_output_for_programs_is_one_result_where_no_run_can_begin(run: Run, type
 
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = put(tmp_path / "in.json", {"history": []})
-    args = parser_of("run").parse(["main", "fix it", "--input", f"@{file}"])
-    assert work._run_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
+    args = build_parser("run").parse(["main", "fix it", "--input", f"@{file}"])
+    assert work._read_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
     shown += [json.dumps([t.description, t.args.model_json_schema()]) for t in TOOLS.values()]
     shown += [file.read_text() for file in ROOT.glob("prompts/**/*.md")]
     for name in COMMANDS:
-        parser_of(name).print_help()
+        build_parser(name).print_help()
     shown.append(capsys.readouterr().out)
     page = re.compile(r"\b(engine|pipelines|design|cli|langgraph|style)\.md\b|§")
     texts = {file: file.read_text() for room in ROOMS for file in (ROOT / room).rglob("*.py")}

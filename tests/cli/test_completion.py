@@ -14,7 +14,7 @@ from patience import HANG_S
 from session.terminal import Terminal
 
 from interlock.cli.commands import completion
-from interlock.cli.commands.completion import answer
+from interlock.cli.commands.completion import print_completions
 from interlock.tools.table import TOOLS
 
 BIN = Path(sys.executable).parent
@@ -24,7 +24,7 @@ Asked = Callable[..., list[str]]
 @pytest.fixture
 def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
     def ask(*words: str) -> list[str]:
-        assert answer(["zsh", *words]) == 0
+        assert print_completions(["zsh", *words]) == 0
         return capsys.readouterr().out.splitlines()
 
     return ask
@@ -43,10 +43,10 @@ def test_commands_and_what_they_do(asked: Asked) -> None:
 
 
 def test_flags_are_those_of_the_parser(asked: Asked) -> None:
-    from interlock.cli.catalog import parser_of
+    from interlock.cli.catalog import build_parser
 
     shown = values(asked("--"))
-    assert set(shown) == {name for name, _ in parser_of("prompt").shown_flags()}
+    assert set(shown) == {name for name, _ in build_parser("prompt").shown_flags()}
     assert "--approval-mode" in shown and "--full-auto" not in shown
     assert values(asked("--approval-mode", "")) == ["default", "auto_edit", "plan", "yolo"]
     assert values(asked("-o", "s")) == ["stream-json"]
@@ -116,7 +116,7 @@ def test_tab_in_a_real_shell(shell: str, begins: str, tmp_path: Path, made: Any)
         pytest.skip(f"{command[0]} isn't installed")
     made.run("aa11", "fix the parser")
     made.run("ab22", "write a page")
-    tree(tmp_path, {"my notes/": "", "rules.toml": "", "script": completion.script(command[0])})
+    tree(tmp_path, {"my notes/": "", "rules.toml": "", "script": completion.completion_script(command[0])})
     path = f"{BIN}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "TERM": "xterm", "PS1": "$ "}
     typed = [
@@ -147,7 +147,7 @@ def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
     tree(tmp_path, {"my notes/": "", "rules.toml": ""})
-    script = completion.script("fish")
+    script = completion.completion_script("fish")
 
     def complete(line: str) -> list[str]:
         asked = f"{script}\ncomplete -C '{line}'"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from folders import put
 
-from interlock.cli.catalog import parser_of
+from interlock.cli.catalog import build_parser
 from interlock.cli.decisions import decisions_from
 from interlock.engine.options import Decision
 from interlock.state.errors import InputError, UserError
@@ -52,7 +52,7 @@ def _for(number: int, choice: str, **more: Any) -> Decision:
 
 
 def _decide(*typed: str) -> list[Decision]:
-    return decisions_from(parser_of("resume").parse(["aa11", *typed]).decisions, _WAITING, _PAST)
+    return decisions_from(build_parser("resume").parse(["aa11", *typed]).decisions, _WAITING, _PAST)
 
 
 @pytest.mark.parametrize("typed", TYPED["decided"])
@@ -75,13 +75,13 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
 
 
 def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
-    typed = parser_of("resume").parse(["aa11", "--approve", "all"]).decisions
+    typed = build_parser("resume").parse(["aa11", "--approve", "all"]).decisions
     with pytest.raises(UserError, match="no approval waits"):
         decisions_from(typed, _WAITING[2:4])
 
 
 def test_one_answer_is_for_all_questions_that_ask_the_same_and_for_no_others() -> None:
-    typed = parser_of("resume").parse(["aa11", "--answer", "all=2"]).decisions
+    typed = build_parser("resume").parse(["aa11", "--answer", "all=2"]).decisions
     alike = [_request(number, "question", questions=_OPTIONS) for number in (1, 2)]
     answers = [Decision(f"aa11-2.{number}", "proceed_once", text="verbose") for number in (1, 2)]
     assert [replace(made, door="") for made in decisions_from(typed, [*alike, _request(3)])] == answers

@@ -6,15 +6,15 @@ import pytest
 from commands import Run
 from test_layout import MAY_IMPORT, ROOT
 
-from interlock.cli.catalog import COMMANDS, command_of
+from interlock.cli.catalog import COMMANDS, parse_command
 from interlock.state.entry_points import find_entry_point, find_entry_points
 
 GROUPS = ("interlock.commands", "interlock.checks", "interlock.stores")
 THEIRS = """
-from interlock.cli.parsing import Args, option, takes
+from interlock.cli.parsing import Args, flag_argument, declare_arguments
 from interlock.engine.client.health import Finding
 
-@takes(option("--loud", "shout"))
+@declare_arguments(flag_argument("--loud", "shout"))
 def greet(args: Args) -> int:
     print("HELLO" if args.loud else "hello")
     return 3
@@ -75,4 +75,4 @@ def test_another_package_replaces_no_command_and_a_broken_one_is_one_line(theirs
         "interlock: Entry point their_greetings:missing of interlock.commands, 'odd': AttributeError: "
     )
     assert broken.err.count("\n") == 1
-    assert command_of(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])
+    assert parse_command(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])

@@ -12,7 +12,7 @@ import warm
 from fake_gemini.fake import FakeGemini
 from patience import until
 
-from interlock.cli.warm.forked import Child, Fork, Forker
+from interlock.cli.warm.fork_client import Child, Fork, Forker
 
 PROGRAM = """
 import os, sys, tempfile, time
@@ -92,7 +92,7 @@ def noted(cls, *given, **more):
 
 making.complete_model_class = noted
 from interlock.cli import main
-main.run(["-y", "-p", "go", "-m", "gemini-2.5-pro"], own_process=False)
+main.run_command_line(["-y", "-p", "go", "-m", "gemini-2.5-pro"], own_process=False)
 print("built:", *built)
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import inputs
-from interlock.cli.inputs import batch_lines, json_object, prompt_from
+from interlock.cli.inputs import parse_json_object, prompt_from, read_batch
 from interlock.state.errors import InputError
 
 Pipe = Callable[[bytes | None], None]
@@ -91,14 +91,14 @@ def test_too_much_piped_text_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_no_json_object_is_refused_naming_the_place(text: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        json_object(text, "--input")
+        parse_json_object(text, "--input")
 
 
 def test_a_batch_goes_on_after_a_bad_line(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     text = '\ufeff{"prompt": "a\u2028b"}\r\n\n{bad\n[1]\n{"prompt": "c"}\n'.encode()
     file.write_bytes(text + b'{"prompt": "caf\xe9"}')
-    numbers, lines = zip(*batch_lines(str(file)), strict=True)
+    numbers, lines = zip(*read_batch(str(file)), strict=True)
     assert numbers == (1, 3, 4, 5, 6)
     assert [line for line in lines if isinstance(line, dict)] == [{"prompt": "a\u2028b"}, {"prompt": "c"}]
     assert [str(line) for line in lines if isinstance(line, InputError)] == [
@@ -110,4 +110,4 @@ def test_a_batch_goes_on_after_a_bad_line(tmp_path: Path) -> None:
 
 def test_a_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't read"):
-        list(batch_lines(str(tmp_path / "none.jsonl")))
+        list(read_batch(str(tmp_path / "none.jsonl")))

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.catalog import execute
-from interlock.cli.driving import _show
-from interlock.cli.render.events import bar
-from interlock.cli.render.output import Paint, escape_controls, plain
-from interlock.cli.render.pending import screen
-from interlock.cli.render.structured import JsonView, StreamJsonView
-from interlock.cli.render.text import TextView
+from interlock.cli.catalog import execute_command
+from interlock.cli.driving import _drive_in_view
+from interlock.cli.render.json_views import JsonView, StreamJsonView
+from interlock.cli.render.live_calls import format_progress
+from interlock.cli.render.output import Paint, escape_controls, strip_terminal_codes
+from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.text_view import TextView
 from interlock.engine.client import Client, Options, Outcome, Renderer
 from interlock.engine.client.health import examine_store
 from interlock.state import events as e
@@ -283,7 +283,7 @@ def test_a_run_that_breaks_off_is_json_too(view: Any, capsys: pytest.CaptureFixt
         raise RunError("no luck")
 
     with pytest.raises(RunError):
-        _show(fail, view, Client(OPTIONS))
+        _drive_in_view(fail, view, Client(OPTIONS))
     shown = json.loads(capsys.readouterr().out)
     assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
 
@@ -293,21 +293,24 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert _show(lambda _: WAITING, JsonView(), Client(OPTIONS)) == 75
+        assert _drive_in_view(lambda _: WAITING, JsonView(), Client(OPTIONS)) == 75
         stdout.flush()
 
 
 def test_answers_keep_their_letters_but_lose_their_control() -> None:
     assert escape_controls("שלום\u200f \u200d x\x1b]0;title\x07") == "שלום\u200f \u200d x\\x1b]0;title\\x07"
-    assert plain("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
+    assert strip_terminal_codes("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
 
 
 def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:
     request = _request(1, preview="--- a\n+++ b\n" + "+x\n" * 500)
     paint = Paint(io.StringIO())
-    cut = list(screen("aa11bb22", "t", [request], paint))
+    cut = list(request_screen_lines("aa11bb22", "t", [request], paint))
     assert any("382 more lines, NOT shown here: interlock approvals aa11bb22" in line for line in cut)
-    assert sum(line == "    +x" for line in screen("aa11bb22", "t", [request], paint, limit=None)) == 500
+    assert (
+        sum(line == "    +x" for line in request_screen_lines("aa11bb22", "t", [request], paint, limit=None))
+        == 500
+    )
 
 
 def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all() -> None:
@@ -318,7 +321,9 @@ def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all
         _request(n, tool_name="charge", args={"item": n}, preview=f"item: {n}", **rest) for n in range(1, 31)
     ]
     other = _request(31, tool_name="mail", args={}, preview="effect mail of end", **rest)
-    lines = list(screen("aa11bb22", "t", [*charges[:15], other, *charges[15:]], Paint(io.StringIO())))
+    lines = list(
+        request_screen_lines("aa11bb22", "t", [*charges[:15], other, *charges[15:]], Paint(io.StringIO()))
+    )
     text = "\n".join(lines)
     assert text.count(reason) == 2 and "30 unknown outcomes of charge" in text
     listed = [line.split() for line in lines if '{"item": ' in line]
@@ -327,7 +332,11 @@ def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all
     assert "unknown outcome of mail {}" in text and "--answer 31=redo" in text
     assert "interlock resume aa11bb22 --answer all=skip" in text
     assert (
-        sum('{"item": ' in one for one in screen("a", "t", charges, Paint(io.StringIO()), limit=None)) == 30
+        sum(
+            '{"item": ' in one
+            for one in request_screen_lines("a", "t", charges, Paint(io.StringIO()), limit=None)
+        )
+        == 30
     )
 
 
@@ -430,10 +439,10 @@ def test_on_a_terminal_the_examination_of_the_store_shows_how_far_it_is(
     made.run("aa11bb22")
     monkeypatch.chdir(tmp_path)
     terminal = _Terminal(monkeypatch)
-    assert execute("doctor", ["--store"]) == 0
+    assert execute_command("doctor", ["--store"]) == 0
     shown = terminal.text()
     assert re.search(r"store · .*━ \w+ \d+ of \d+ (rows|runs)", shown)
     assert "pages       ok" in shown.rpartition("\x1b[2K")[2], "the bar is gone when the findings are shown"
     told = list[str]()
-    list(examine_store(made.store.home, lambda progress: told.append(bar(progress)[21:])))
+    list(examine_store(made.store.home, lambda progress: told.append(format_progress(progress)[21:])))
     assert told[-2:] == ["comparing 1 of 1 runs", "verifying 1 of 1 runs"]

@@ -8,7 +8,7 @@ import pytest
 from commands import Run
 from folders import put
 
-from interlock.cli.render.results import DRAWN
+from interlock.cli.render.workflow_results import RESULT_RENDERERS
 from interlock.graphs import PIPELINES
 
 PRICES = "def price(n):\n    return n * 2\n\n\ndef total(prices):\n    return sum(price(n) for n in prices)\n"
@@ -82,7 +82,7 @@ def test_a_verdict_and_a_failed_edit_name_their_reason_once(run: Run) -> None:
 
 
 def test_each_named_workflow_is_drawn_in_its_own_way_or_says_its_answer() -> None:
-    assert {*PIPELINES} - {*DRAWN} == {"main", "task"}
+    assert {*PIPELINES} - {*RESULT_RENDERERS} == {"main", "task"}
 
 
 @pytest.mark.parametrize(

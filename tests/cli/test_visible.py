@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scripted import call, tools
 
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import commands
-from interlock.cli.render.text import TextView
+from interlock.cli.render.pending_requests import decision_commands
+from interlock.cli.render.text_view import TextView
 from interlock.state import events
 from interlock.state import events as turn_events
 from interlock.state.text import escape_controls, join_some, visible, visible_json
@@ -72,7 +72,9 @@ def test_a_run_whose_names_hide_something_shows_all_of_it(run: Run, tmp_path: Pa
 
 def test_the_edit_that_is_offered_can_be_seen_and_copied(run: Run) -> None:
     request = {"id": "aa-1", "number": 1, "kind": "approval", "tool_name": NASTY, "choices": ["modify"]}
-    (line,) = [line for what, line in commands("aa", {**request, "args": {NASTY: 1}}) if what == "change it"]
+    (line,) = [
+        line for what, line in decision_commands("aa", {**request, "args": {NASTY: 1}}) if what == "change it"
+    ]
     assert hiding(line) == set() and "na\\x1b[2K" in line and line.startswith("interlock resume aa --edit 1 ")
 
 

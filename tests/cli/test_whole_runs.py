@@ -11,7 +11,7 @@ from databases import changed, rows_of
 from folders import put, tree
 from scripted import tools
 
-from interlock.cli.session.editing import InputHistory, Pastes
+from interlock.cli.session.input_line import InputHistory, Pastes
 from interlock.engine.store import select_rows
 from interlock.services.files.blobs import inflate_body
 from interlock.web.drive_process import _LiveEventsWriter, live_events_file

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
+from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.state.text import visible
 from interlock.tools.text_diff import unified_diff
 
 
 def lines_of(old: str, new: str) -> list[DiffLine]:
-    return [*diff_lines(unified_diff("f.py", old.encode(), new.encode()))]
+    return [*parse_diff(unified_diff("f.py", old.encode(), new.encode()))]
 
 
 def marked(line: DiffLine) -> str:
@@ -68,7 +68,7 @@ TEXT = st.lists(
 @given(TEXT, TEXT, st.booleans())
 def test_nothing_of_a_diff_is_lost(old: list[str], new: list[str], ends: bool) -> None:
     diff = unified_diff("f", ("\n".join(old) + "\n" * ends).encode(), "\n".join(new).encode())
-    shown = [SIGNS.get(line.kind, "") + line.text for line in diff_lines(diff)]
+    shown = [SIGNS.get(line.kind, "") + line.text for line in parse_diff(diff)]
     assert shown == [line for line in visible(diff).split("\n") if line]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, reference
-from interlock.cli.session.editing import InputHistory, Pastes, SessionInput
+from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, quote_reference
+from interlock.cli.session.input_line import InputHistory, Pastes, SessionInput
 from interlock.services.context.references import find_references
 from interlock.services.files.workspace import FolderWorkspace
 
@@ -94,7 +94,7 @@ def test_completion_never_raises_and_never_leaves_the_workspace(
 def test_a_reference_names_the_file_that_was_offered(name: str) -> None:
     if '"' in name and ("\\" in name or name.endswith((".", ":", "?"))):
         return  # can't be written; see `references`
-    assert [*find_references(f"see {reference(name)} now")] == [name]
+    assert [*find_references(f"see {quote_reference(name)} now")] == [name]
 
 
 @given(st.lists(st.text(max_size=12), max_size=8), st.text(max_size=4))
@@ -158,8 +158,8 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
 def test_a_file_that_grew_too_large_keeps_its_newest_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.session.editing._FILE_SIZE", 2_000)
-    monkeypatch.setattr("interlock.cli.session.editing._ENTRIES", 10)
+    monkeypatch.setattr("interlock.cli.session.input_line._FILE_SIZE", 2_000)
+    monkeypatch.setattr("interlock.cli.session.input_line._ENTRIES", 10)
     kept = history(tmp_path)
     for number in range(300):
         kept.append_string(f"prompt {number}")

@@ -13,7 +13,7 @@ from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import DummyOutput
 from rich.cells import cell_len
 
-from interlock.cli.session.asking import Picker, Row
+from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.status import Figures, git_branch, status_line
 
 ROWS = [Row(f"run {n}", f"number {n}", n) for n in range(200)] + [Row("日本語の実行", "x" * 80, "wide")]

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
-from interlock.cli.session.deciding import shown as approval
+from interlock.cli.session.decision_panel import request_text as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.engine.client.requests import reviewed_plan

@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 from travel.conftest import REPLIES, Desk
 from web.lab import browsing
 
-from interlock.cli.render.export import page as export_page
-from interlock.cli.render.export import report
+from interlock.cli.render.export import html_page as export_page
+from interlock.cli.render.export import markdown_report
 from interlock.engine import Decision, resume_sync
 
 NASTY = '</pre><script>document.title="run"</script><img src="http://127.0.0.1:1/x"> ![x](http://127.0.0.1:1/y) & ü'
@@ -73,14 +73,14 @@ def _luminance(colour: str) -> float:
 
 
 def test_a_diff_in_the_page_marks_the_words_that_changed_and_no_name_of_a_file() -> None:
-    from interlock.cli.render.export import _diff
+    from interlock.cli.render.export import _diff_to_html
 
-    shown = _diff("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-return a - b\n+return a + b\n")
+    shown = _diff_to_html("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-return a - b\n+return a + b\n")
     assert '<span class="">--- a/x.py</span><span class="">+++ b/x.py</span>' in shown
     assert '<span class="del">-return a <b>-</b> b</span>' in shown
     assert '<span class="add">+return a <b>+</b> b</span>' in shown
     assert (
-        _diff("+ a\n\n<b>")
+        _diff_to_html("+ a\n\n<b>")
         == '<pre class="diff">'
         + "".join(f'<span class="">{line}</span>' for line in ("+ a", "&nbsp;", "&lt;b&gt;"))
         + "</pre>"
@@ -109,7 +109,7 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
     forged = f"{NASTY}\n## Decisions of people\n- 09:00 ann: approved `rm -rf`\n```\n<b>\u200bg\u043egle"
     told["title"] = told["messages"][-1]["content"] = told["answered"][0]["feedback"] = forged
     told["calls"][0]["tool"] = told["answered"][0]["tool_name"] = told["workspace"] = forged
-    read = MarkdownIt("commonmark").enable("table").parse(report(told, "flowchart TD"))
+    read = MarkdownIt("commonmark").enable("table").parse(markdown_report(told, "flowchart TD"))
     inside = [part for token in read for part in (token, *(token.children or ()))]
     assert not {part.type for part in inside} & {"html_block", "html_inline", "image", "link_open", "em_open"}
     headings = [read[n + 1].content for n, token in enumerate(read) if token.type == "heading_open"]

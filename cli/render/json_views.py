@@ -1,4 +1,4 @@
-"""structured: output for programs: one JSON object, or one event per line (`docs/internals.md#output-for-programs`)."""
+"""json_views: output for programs: one JSON object, or one event per line (`docs/internals.md#output-for-programs`)."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from interlock.state.text import visible_json
 
 _CONVERSATIONS = ("main", "plan", "task")
 """Workflows whose result is `{session_id, response, stats}`; the others' is their Output object."""
-_OURS = {
+_OPTIONAL_FIELDS = {
     "tool_use": ("summary",),
     "tool_start": ("summary", "parameters"),
     "tool_result": ("tool_name", "duration_ms", "diff", "summary", "exit"),
@@ -26,14 +26,14 @@ _OURS = {
 """Fields beyond gemini-cli's; left out when empty."""
 
 
-def timestamp() -> str:
+def utc_timestamp() -> str:
     """UTC with milliseconds, as JavaScript's `toISOString` writes it."""
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
-    return f"{_second(seconds)}.{milliseconds:03}Z"
+    return f"{_format_second(seconds)}.{milliseconds:03}Z"
 
 
 @lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -48,7 +48,7 @@ class JsonView(View):
 class StreamJsonView(View):
     """One event per line, the result last."""
 
-    def __init__(self, now: Callable[[], str] = timestamp) -> None:
+    def __init__(self, now: Callable[[], str] = utc_timestamp) -> None:
         self._now = now
         self._lock = threading.Lock()
         self._waiting: list[str] = []
@@ -89,7 +89,7 @@ class StreamJsonView(View):
 def event_object(event: Event) -> dict[str, Any]:
     """An event in `stream-json` format, without empty optional fields."""
     fields = event.model_dump(mode="json")
-    for key in ("agent", "delta", "error", "route", *_OURS.get(event.type, ())):
+    for key in ("agent", "delta", "error", "route", *_OPTIONAL_FIELDS.get(event.type, ())):
         if not fields.get(key):
             fields.pop(key, None)
     return fields

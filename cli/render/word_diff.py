@@ -1,4 +1,4 @@
-"""worddiff: parses a unified diff line by line and marks the words that changed, for every place that shows one."""
+"""word_diff: parses a unified diff line by line and marks the words that changed, for every place that shows one."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class DiffLine:
         return "".join(text for text, _ in self.pieces)
 
 
-def diff_lines(diff: str) -> Iterator[DiffLine]:
+def parse_diff(diff: str) -> Iterator[DiffLine]:
     """Parse a diff that tools preview and report (`tools/text_diff.py`). Deceptive characters are escaped."""
     left = right = 0
     removed: list[str] = []
@@ -48,7 +48,7 @@ def diff_lines(diff: str) -> Iterator[DiffLine]:
         sign = line[:1]
         removes, adds = sign == "-" and left > 0, sign == "+" and right > 0
         if not adds and (added or not removes):
-            yield from _change(removed, added, old, new)
+            yield from _change_lines(removed, added, old, new)
             old, new = old + len(removed), new + len(added)
             removed, added = [], []
         if removes:
@@ -58,27 +58,27 @@ def diff_lines(diff: str) -> Iterator[DiffLine]:
             added.append(line[1:])
             right -= 1
         elif found := _HUNK.match(line):
-            old, left = int(found[1]), _count(found[2])
-            new, right = int(found[3]), _count(found[4])
+            old, left = int(found[1]), _hunk_line_count(found[2])
+            new, right = int(found[3]), _hunk_line_count(found[4])
             yield DiffLine("hunk", ((line, False),))
         elif sign == " " and left > 0 and right > 0:
             yield DiffLine("same", ((line[1:], False),), new)
             old, new, left, right = old + 1, new + 1, left - 1, right - 1
         elif line:
             yield DiffLine("file" if line.startswith(("--- ", "+++ ")) else "note", ((line, False),))
-    yield from _change(removed, added, old, new)
+    yield from _change_lines(removed, added, old, new)
 
 
-def _count(written: str | None) -> int:
+def _hunk_line_count(written: str | None) -> int:
     return 1 if written is None else int(written)
 
 
-def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
+def _change_lines(removed: Sequence[str], added: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
     """Removed lines, then added ones; in matching lines only the words that differ are marked."""
     marks_old: dict[int, Pieces] = {}
     marks_new: dict[int, Pieces] = {}
-    for i, j in _pairs(removed, added):
-        if marks := _marked(removed[i], added[j]):
+    for i, j in _pair_lines(removed, added):
+        if marks := _mark_changed_words(removed[i], added[j]):
             marks_old[i], marks_new[j] = marks
     for i, line in enumerate(removed):
         yield DiffLine("removed", marks_old.get(i, ((line, False),)), old + i)
@@ -86,7 +86,7 @@ def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) ->
         yield DiffLine("added", marks_new.get(j, ((line, False),)), new + j)
 
 
-def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _pair_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Pair lines one by one if there are equally many, else each with the likest one below the last pair."""
     if len(removed) == len(added):
         yield from zip(range(len(removed)), range(len(added)), strict=True)
@@ -102,7 +102,7 @@ def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, 
             at += found[2] + 1
 
 
-def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:
+def _mark_changed_words(old: str, new: str) -> tuple[Pieces, Pieces] | None:
     """Mark the differing words; None: the lines have too little in common, or are too long."""
     one, other = _WORD.findall(old), _WORD.findall(new)
     if not one or not other or max(len(one), len(other)) > _MOST_PIECES:
@@ -117,10 +117,10 @@ def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:
         pieces_new.append(("".join(other[op.dest_start : op.dest_end]), changed))
     if common < _ALIKE * max(len(old.strip()), len(new.strip())):
         return None
-    return _joined(pieces_old), _joined(pieces_new)
+    return _merge_pieces(pieces_old), _merge_pieces(pieces_new)
 
 
-def _joined(pieces: Sequence[tuple[str, bool]]) -> Pieces:
+def _merge_pieces(pieces: Sequence[tuple[str, bool]]) -> Pieces:
     """Merge neighbours of one kind; a space between two changes belongs to them."""
     shown: list[tuple[str, bool]] = []
     for number, (text, changed) in enumerate(pieces):

@@ -1,4 +1,4 @@
-"""programs: what other programs do for a session: `interlock NAME …`, `!command`, the clipboard, pager, difftool."""
+"""external_programs: runs other programs for a session: commands, shell lines, clipboard, pager and difftool."""
 
 import asyncio
 import codecs
@@ -20,11 +20,18 @@ from typing import Any
 
 from rich.text import Text
 
-from interlock.cli.catalog import execute
-from interlock.cli.render.output import format_duration, one_line, out, plain, redacted, written_to
-from interlock.cli.render.results import result_lines
+from interlock.cli.catalog import execute_command
+from interlock.cli.render.output import (
+    format_duration,
+    one_line,
+    redact_secrets,
+    redirect_output,
+    stdout_paint,
+    strip_terminal_codes,
+)
+from interlock.cli.render.workflow_results import result_lines
 from interlock.cli.session.session import Session
-from interlock.cli.session.wording import in_session
+from interlock.cli.session.session_wording import reword_for_session
 from interlock.engine.client.requests import Request, brief_arguments
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
@@ -51,27 +58,27 @@ class _Remarks(_Page):
         self.page = page
 
     def write(self, text: str) -> int:
-        return self.page.write(in_session(text))
+        return self.page.write(reword_for_session(text))
 
 
-def printed(name: str, arguments: list[str]) -> str:
+def capture_command(name: str, arguments: list[str]) -> str:
     """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
     page = _Page()
-    with written_to(page, remarks := _Remarks(page)):
+    with redirect_output(page, remarks := _Remarks(page)):
         try:
-            execute(name, arguments)
+            execute_command(name, arguments)
         except InterlockError as error:
-            remarks.write(redacted(str(error)))
+            remarks.write(redact_secrets(str(error)))
         except SystemExit:  # --help
             pass
     return page.getvalue().rstrip()
 
 
-def drawn_result(workflow: str, output: Mapping[str, Any]) -> Text:
+def render_result(workflow: str, output: Mapping[str, Any]) -> Text:
     """What `interlock run WORKFLOW` shows of its output on a terminal."""
     page = _Page()
-    with written_to(page, page):
-        paint = out()
+    with redirect_output(page, page):
+        paint = stdout_paint()
         paint.print_all(result_lines(workflow, output, paint), reading=True)
     return Text.from_ansi(page.getvalue().rstrip())
 
@@ -81,8 +88,8 @@ _ADVISES = frozenset({"auth", "doctor"})
 
 
 async def show_printed(session: Session, name: str, arguments: Sequence[str]) -> None:
-    text = await to_thread(lambda: printed(name, [*arguments]))
-    text = in_session(text) if name in _ADVISES else text
+    text = await to_thread(lambda: capture_command(name, [*arguments]))
+    text = reword_for_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
     if shown:
@@ -92,7 +99,7 @@ async def show_printed(session: Session, name: str, arguments: Sequence[str]) ->
         session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
 
 
-def words(rest: str) -> list[str]:
+def split_words(rest: str) -> list[str]:
     """Split as a shell does. Raises `UserError`."""
     try:
         return shlex.split(rest)
@@ -157,22 +164,22 @@ async def run_shell_line(session: Session, line: str) -> None:
         session.screen.note(f"Can't start {shell!r}: {error.strerror}. Set SHELL.", "bad")
         return
     began = loop.time()
-    session.stop = lambda: _stop(process, loop)
+    session.stop = lambda: _interrupt_process(process, loop)
     session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {one_line(line)}"))
     assert process.stdout is not None
-    while data := await _next(process.stdout, process):
+    while data := await _read_output(process.stdout, process):
         session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
     output.feed(b"")
     code = await process.wait() if process.returncode is None else process.returncode
-    session.aside(_drained(process.stdout))
+    session.aside(_drain_stream(process.stdout))
     session.screen.end()
-    facts = [_exit_of(code), format_duration(loop.time() - began)]
+    facts = [_format_exit(code), format_duration(loop.time() - began)]
     _show_output(session, line, output.text, " · ".join(filter(None, facts)))
-    note = f"$ {line}\n{output.text.rstrip()}\n[{_exit_of(code) or 'exit 0'}]\n"
+    note = f"$ {line}\n{output.text.rstrip()}\n[{_format_exit(code) or 'exit 0'}]\n"
     session.note_for_model("a shell line that the user ran, and its output", note)
 
 
-async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+async def _read_output(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
     """The next output; empty once the line is over, even if a background process holds the pipe open."""
     reading = asyncio.ensure_future(stream.read(_CHUNK))
     while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
@@ -182,12 +189,12 @@ async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Proces
     return reading.result()
 
 
-async def _drained(stream: asyncio.StreamReader) -> None:
+async def _drain_stream(stream: asyncio.StreamReader) -> None:
     while await stream.read(_CHUNK):
         pass
 
 
-def _stop(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:
+def _interrupt_process(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:
     def send(number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -196,14 +203,14 @@ def _stop(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) 
     loop.call_later(_GRACE_S, lambda: send(signal.SIGKILL) if process.returncode is None else None)
 
 
-def _exit_of(code: int) -> str:
+def _format_exit(code: int) -> str:
     if code >= 0:
         return f"exit {code}" if code else ""
     return signal.Signals(-code).name
 
 
 def _show_output(session: Session, line: str, text: str, facts: str) -> None:
-    lines = [plain(part) for part in text.rstrip("\n").split("\n")] if text else []
+    lines = [strip_terminal_codes(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
     shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))
     for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
@@ -229,14 +236,14 @@ _WAIT_S = 5.0
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
-def image_from_clipboard(folder: Path) -> Path:
+def save_clipboard_image(folder: Path) -> Path:
     """Save the clipboard's image in `folder`, under a name made of its content. Raises `UserError`."""
     data, names = b"", [reader[0] for reader in _READERS]
     for command in [*_READERS, ("powershell.exe", "-NoProfile", "-Command", _WINDOWS)]:
-        if shutil.which(command[0]) and (data := _read_by(command)).startswith(_PNG):
-            return _saved(data, folder)
-    if sys.platform == "darwin" and (data := _from_apple(folder)):
-        return _saved(data, folder)
+        if shutil.which(command[0]) and (data := _run_reader(command)).startswith(_PNG):
+            return _save_image(data, folder)
+    if sys.platform == "darwin" and (data := _read_apple_clipboard(folder)):
+        return _save_image(data, folder)
     if not any(map(shutil.which, [*names, "powershell.exe"])) and sys.platform != "darwin":
         raise UserError(
             f"No program reads the clipboard here. Install one of {', '.join(names)}; or name a file: @PATH"
@@ -244,7 +251,7 @@ def image_from_clipboard(folder: Path) -> Path:
     raise UserError("The clipboard holds no image. Copy one, or name a file: @PATH")
 
 
-def image_named(text: str) -> Path | None:
+def find_image_file(text: str) -> Path | None:
     """The image file that a pasted text names, as terminals paste a file dropped on them."""
     name = text.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
     if "\n" in name or not name.startswith("/") or not name.lower().endswith(IMAGES):
@@ -252,23 +259,23 @@ def image_named(text: str) -> Path | None:
     return file if (file := Path(name)).is_file() else None
 
 
-def _read_by(command: tuple[str, ...]) -> bytes:
+def _run_reader(command: tuple[str, ...]) -> bytes:
     try:
         return subprocess.run(command, capture_output=True, check=False, timeout=_WAIT_S).stdout
     except (OSError, subprocess.TimeoutExpired):
         return b""
 
 
-def _from_apple(folder: Path) -> bytes:
+def _read_apple_clipboard(folder: Path) -> bytes:
     make_private_directory(folder)
     file = folder / "clipboard.png"
-    _read_by(("osascript", "-e", _APPLE.format(file=str(file))))
+    _run_reader(("osascript", "-e", _APPLE.format(file=str(file))))
     data = file.read_bytes() if file.exists() else b""
     file.unlink(missing_ok=True)
     return data
 
 
-def _saved(data: bytes, folder: Path) -> Path:
+def _save_image(data: bytes, folder: Path) -> Path:
     make_private_directory(folder)
     replace_file(file := folder / f"{sha256(data)[:16]}.png", data)
     return file
@@ -277,7 +284,7 @@ def _saved(data: bytes, folder: Path) -> Path:
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
-def page(text: str) -> bool:
+def show_in_pager(text: str) -> bool:
     """Show coloured lines in $PAGER, by default less; False: there is none."""
     pager = os.environ.get("PAGER") or next((name for name in ("less", "more") if shutil.which(name)), "")
     if not pager:
@@ -290,13 +297,15 @@ def page(text: str) -> bool:
     return True
 
 
-def compare(requests: Sequence[Request], workspace: Path) -> None:
+def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
     """Open each edit in `git difftool`, which the person's own git settings name. Raises `UserError`."""
     with tempfile.TemporaryDirectory(prefix="interlock-diff-") as folder:
         for number, request in enumerate(requests, 1):
             name = Path(brief_arguments(request["args"])).name or "file"
             files = [Path(folder, side, str(number), name) for side in ("before", "after")]
-            for file, text in zip(files, sides(request["preview"], _now(request, workspace)), strict=True):
+            for file, text in zip(
+                files, diff_sides(request["preview"], _read_current_text(request, workspace)), strict=True
+            ):
                 file.parent.mkdir(parents=True)
                 file.write_text(text, encoding="utf-8")
             # Not in the workspace: settings of a repository may name any program.
@@ -309,36 +318,36 @@ def compare(requests: Sequence[Request], workspace: Path) -> None:
                 raise UserError("git difftool failed. Name a tool: git config --global diff.tool vimdiff")
 
 
-def _now(request: Request, workspace: Path) -> str:
+def _read_current_text(request: Request, workspace: Path) -> str:
     try:
         return (workspace / brief_arguments(request["args"])).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
 
 
-def sides(diff: str, now: str) -> tuple[str, str]:
+def diff_sides(diff: str, now: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
     if cut := find_cut_diff_line(diff):
-        was, becomes = _alone(diff)
+        was, becomes = _hunk_sides(diff)
         return was + cut, becomes + cut
     before: list[str] = []
     after: list[str] = []
     lines, at = now.splitlines(keepends=True), 0
-    for start, old, new in _hunks(diff):
+    for start, old, new in _parse_hunks(diff):
         if lines[start : start + len(old)] != old:
-            return _alone(diff)
+            return _hunk_sides(diff)
         before += [*lines[at:start], *old]
         after += [*lines[at:start], *new]
         at = start + len(old)
     return "".join([*before, *lines[at:]]), "".join([*after, *lines[at:]])
 
 
-def _alone(diff: str) -> tuple[str, str]:
-    found = [*_hunks(diff)]
+def _hunk_sides(diff: str) -> tuple[str, str]:
+    found = [*_parse_hunks(diff)]
     return "".join(x for _, old, _ in found for x in old), "".join(x for _, _, new in found for x in new)
 
 
-def _hunks(diff: str) -> Iterator[tuple[int, list[str], list[str]]]:
+def _parse_hunks(diff: str) -> Iterator[tuple[int, list[str], list[str]]]:
     """Each hunk's place in the old text, from 0, with its lines before and after."""
     found: list[tuple[int, list[str], list[str]]] = []
     last: list[list[str]] = []

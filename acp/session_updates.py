@@ -1,4 +1,4 @@
-"""drawing: a run's events as the protocol's session updates."""
+"""session_updates: a run's events as the protocol's session updates."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -45,16 +45,16 @@ _EXIT = re.compile(r"exit (\d+)$")
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
 
 
-def text(content: str) -> Update:
+def text_content(content: str) -> Update:
     return {"type": "text", "text": content}
 
 
-def said(kind: str, content: str) -> Update:
+def message_chunk(kind: str, content: str) -> Update:
     """`kind`: agent_message, agent_thought or user_message."""
-    return {"sessionUpdate": f"{kind}_chunk", "content": text(content)}
+    return {"sessionUpdate": f"{kind}_chunk", "content": text_content(content)}
 
 
-class Drawing:
+class UpdateRenderer:
     """Updates of one session. Calls are named by run, agent and id, so that they differ in a session of many runs."""
 
     def __init__(self, workspace: Path, terminals: bool = False) -> None:
@@ -80,26 +80,26 @@ class Drawing:
                 return
             case MessageEvent(role="user"):
                 if replaying:
-                    yield said("user_message", event.content)
+                    yield message_chunk("user_message", event.content)
             case MessageEvent():
                 if event.content and (event.delta or not self._streamed):
-                    yield said("agent_message", event.content)
+                    yield message_chunk("agent_message", event.content)
                 self._streamed = event.delta
             case Thought() if not event.agent and event.content:
-                yield said("agent_thought", event.content)
+                yield message_chunk("agent_thought", event.content)
             case Finished() if not event.agent:
                 self._streamed = False
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
                 yield from self._call(event)
             case AgentStart():
-                yield said("agent_thought", f"{event.name}: {event.task}\n")
+                yield message_chunk("agent_thought", f"{event.name}: {event.task}\n")
             case AgentEnd():
-                yield said("agent_thought", f"{event.agent}: {agent_end_line(event)}\n")
+                yield message_chunk("agent_thought", f"{event.agent}: {agent_end_line(event)}\n")
             case ErrorEvent():
-                yield said("agent_thought", f"{visible(event.message)}\n")
+                yield message_chunk("agent_thought", f"{visible(event.message)}\n")
             case _:
                 if line := event_notice(event, verbose=False):
-                    yield said("agent_thought", f"{line}\n")
+                    yield message_chunk("agent_thought", f"{line}\n")
 
     def announce(self, name: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
         """A call that is first heard of."""
@@ -107,15 +107,15 @@ class Drawing:
         self.open.add(name)
         self._args[name] = args
         terminal: Update = {}
-        if self._terminals and kind_of(tool) == "execute":
+        if self._terminals and tool_kind(tool) == "execute":
             self._in_terminal.add(name)
             info = {"terminal_id": name, "cwd": str(self.workspace)}
-            terminal = {"content": [_terminal(name)], "_meta": {"terminal_info": info}}
+            terminal = {"content": [_terminal_content(name)], "_meta": {"terminal_info": info}}
         return {
             "sessionUpdate": "tool_call",
             "toolCallId": name,
             "title": title,
-            "kind": kind_of(tool),
+            "kind": tool_kind(tool),
             "status": "pending",
             "rawInput": dict(args),
             "locations": self.locations(args),
@@ -125,16 +125,16 @@ class Drawing:
     def end(self, name: str, well: bool) -> Update:
         """The end of a call that no event tells."""
         self.open.discard(name)
-        return _changed(name, status="completed" if well else "failed")
+        return _call_update(name, status="completed" if well else "failed")
 
     def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
         name = self.name(self.run, event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
             self._output[name] = (self._output.get(name, "") + event.text)[-_SHOWN_OUTPUT:]
             if name in self._in_terminal:
-                yield _printed(name, event.text)
+                yield _terminal_output_update(name, event.text)
             else:
-                yield _changed(name, content=[content_of(self._output[name])])
+                yield _call_update(name, content=[content_block(self._output[name])])
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if name not in self.announced:
@@ -142,27 +142,27 @@ class Drawing:
         elif isinstance(event, ToolStart) and args is not None:
             self._args[name] = args
             more = {"rawInput": args, "locations": self.locations(args), "title": call_line(event)}
-            yield _changed(name, **more)
+            yield _call_update(name, **more)
         if isinstance(event, ToolStart):
-            shows = {"content": [_terminal(name)]} if name in self._in_terminal else {}
-            yield _changed(name, status="in_progress", **shows)
+            shows = {"content": [_terminal_content(name)]} if name in self._in_terminal else {}
+            yield _call_update(name, status="in_progress", **shows)
         elif isinstance(event, ToolResultEvent):
             self.open.discard(name)
             printed = self._output.pop(name, "")
             if name in self._in_terminal and not event.error:
-                yield from _ended(name, event, printed)
+                yield from _terminal_exit_updates(name, event, printed)
             else:
                 yield self._result(name, event)
             if event.tool_name in _TODOS and event.status == "success":
-                yield from _plan(self._args.get(name, {}))
+                yield from _plan_updates(self._args.get(name, {}))
 
     def _result(self, name: str, event: ToolResultEvent) -> Update:
         told = event.output or (event.error or {}).get("message", "") or event.exit
         failed = event.status != "success" or event.exit
         args = self._args.get(name, {})
-        changed = [*diffs(event.diff, self.path(args))] if event.diff else []
-        shown = changed or ([content_of(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
-        update = _changed(name, status="failed" if failed else "completed", content=shown)
+        changed = [*diff_contents(event.diff, self.path(args))] if event.diff else []
+        shown = changed or ([content_block(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
+        update = _call_update(name, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
             update["locations"] = [{"path": self.path(args), "line": max(int(line[2]), 1)}]
         return update
@@ -177,11 +177,11 @@ class Drawing:
         return [{"path": path, **({"line": line} if isinstance(line, int) else {})}] if path else []
 
 
-def kind_of(tool: str) -> str:
+def tool_kind(tool: str) -> str:
     return _KIND_OF.get(tool) or (_KINDS[TOOLS[tool].risk] if tool in TOOLS else "other")
 
 
-def diffs(diff: str, path: str) -> Iterator[Update]:
+def diff_contents(diff: str, path: str) -> Iterator[Update]:
     """A unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
     starts = [*_HUNK.finditer(diff)]
     for number, start in enumerate(starts):
@@ -192,10 +192,10 @@ def diffs(diff: str, path: str) -> Iterator[Update]:
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
     if cut := find_cut_diff_line(diff):
-        yield content_of(cut)
+        yield content_block(cut)
 
 
-def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
+def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
     todos: Any = args.get("todos") or []
     steps: list[Mapping[str, Any]] = (
         [{**s} for s in parse_steps_of_todos(todos)] if isinstance(todos, str) else todos
@@ -211,28 +211,28 @@ def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
     yield {"sessionUpdate": "plan", "entries": entries}
 
 
-def _ended(name: str, event: ToolResultEvent, printed: str) -> Iterator[Update]:
+def _terminal_exit_updates(name: str, event: ToolResultEvent, printed: str) -> Iterator[Update]:
     """The end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
     if not printed and event.output:
-        yield _printed(name, event.output)
+        yield _terminal_output_update(name, event.output)
     code = 0 if not event.exit else int(found[1]) if (found := _EXIT.match(event.exit)) else None
     exit = {"terminal_id": name, "exit_code": code, "signal": event.exit if code is None else None}
     status = "failed" if event.exit or event.status != "success" else "completed"
-    yield _changed(name, status=status, content=[_terminal(name)], _meta={"terminal_exit": exit})
+    yield _call_update(name, status=status, content=[_terminal_content(name)], _meta={"terminal_exit": exit})
 
 
-def _printed(name: str, output: str) -> Update:
+def _terminal_output_update(name: str, output: str) -> Update:
     lines = visible(output).replace("\n", "\r\n")
-    return _changed(name, _meta={"terminal_output": {"terminal_id": name, "data": lines}})
+    return _call_update(name, _meta={"terminal_output": {"terminal_id": name, "data": lines}})
 
 
-def _terminal(name: str) -> Update:
+def _terminal_content(name: str) -> Update:
     return {"type": "terminal", "terminalId": name}
 
 
-def _changed(name: str, **fields: Any) -> Update:
+def _call_update(name: str, **fields: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": name, **fields}
 
 
-def content_of(shown: str) -> Update:
-    return {"type": "content", "content": text(shown)}
+def content_block(shown: str) -> Update:
+    return {"type": "content", "content": text_content(shown)}

@@ -1,8 +1,8 @@
-"""asking: a pending request as the protocol's question, and the client's answer as a decision."""
+"""permission_requests: a pending request as the protocol's question, and the client's answer as a decision."""
 
 from collections.abc import Sequence
 
-from interlock.acp.drawing import Drawing, Update, content_of, diffs
+from interlock.acp.session_updates import Update, UpdateRenderer, content_block, diff_contents
 from interlock.acp.wire import Wire
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import (
@@ -22,7 +22,7 @@ _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
 
 
-def options(request: Pending) -> dict[str, tuple[Update, Decision]]:
+def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
     """Option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
@@ -37,14 +37,14 @@ def options(request: Pending) -> dict[str, tuple[Update, Decision]]:
         name = way.text or way.choice
         option = {
             "optionId": name,
-            "name": _label(way),
+            "name": _option_label(way),
             "kind": _KINDS.get(way.choice, "allow_always"),
         }
         found[name] = option, make_decision(request, way)
     return found
 
 
-def _label(way: AnswerChoice) -> str:
+def _option_label(way: AnswerChoice) -> str:
     """With what an *always* covers."""
     return visible("no" if way.choice == "reject" and not way.text else way.scoped)
 
@@ -52,36 +52,36 @@ def _label(way: AnswerChoice) -> str:
 def needs_text(request: Pending) -> bool:
     """Whether only words answer it: no option can stand for them."""
     return request["kind"] == "question" and not any(
-        o["kind"] == "allow_once" for o, _ in options(request).values()
+        o["kind"] == "allow_once" for o, _ in permission_options(request).values()
     )
 
 
-def shown(request: Pending, drawing: Drawing) -> Update:
+def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
     """The call that a question is about, with what would happen."""
     words = describe_request(request)
     content: list[Update] = []
     if words.preview and words.shows == "diff":
-        content += diffs(request["preview"], drawing.path(request["args"]))
+        content += diff_contents(request["preview"], drawing.path(request["args"]))
     elif words.preview:
-        content.append(content_of(visible(words.preview)))
-    about = [*_about(words)]
+        content.append(content_block(visible(words.preview)))
+    about = [*_description_lines(words)]
     return {
-        "toolCallId": call_name(request, drawing),
+        "toolCallId": tool_call_id(request, drawing),
         "title": words.headline,
         "status": "pending",
         "rawInput": request["args"],
-        "content": [*([content_of("\n".join(about))] if about else []), *content],
+        "content": [*([content_block("\n".join(about))] if about else []), *content],
         "locations": drawing.locations(request["args"]),
     }
 
 
-def _about(words: RequestView) -> list[str]:
+def _description_lines(words: RequestView) -> list[str]:
     lines = [words.why, words.note]
     lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
-    return [line for line in (*lines, *questions(words)) if line]
+    return [line for line in (*lines, *question_lines(words)) if line]
 
 
-def questions(words: RequestView) -> list[str]:
+def question_lines(words: RequestView) -> list[str]:
     """Each question with its options; those of a single one are choices of their own, and stand here if explained."""
     several = len(words.questions) > 1
     return [
@@ -91,26 +91,28 @@ def questions(words: RequestView) -> list[str]:
     ]
 
 
-def call_name(request: Pending, drawing: Drawing) -> str:
+def tool_call_id(request: Pending, drawing: UpdateRenderer) -> str:
     return drawing.name(request["id"].rpartition("-")[0], request["agent"], request["call"])
 
 
-async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> Decision | None:
+async def request_permission(
+    wire: Wire, session: str, request: Pending, drawing: UpdateRenderer
+) -> Decision | None:
     """The person's decision. None: it is left open. Raises `RpcError`."""
-    offered = options(request)
+    offered = permission_options(request)
     params = {
         "sessionId": session,
-        "toolCall": shown(request, drawing),
+        "toolCall": tool_call_of_request(request, drawing),
         "options": [option for option, _ in offered.values()],
     }
     chosen = as_object(as_object(await wire.request("session/request_permission", params)).get("outcome"))
     if chosen.get("outcome") == "cancelled":
-        return cancelled(request)
+        return cancel_decision(request)
     found = offered.get(str(chosen.get("optionId")))
     return found[1] if found and chosen.get("outcome") == "selected" else None
 
 
-async def choose(
+async def request_choice(
     wire: Wire, session: str, name: str, title: str, about: str, names: Sequence[str]
 ) -> int | None:
     """Which of these the person chooses; None: none of them. Raises `RpcError`."""
@@ -118,7 +120,7 @@ async def choose(
     call = {"toolCallId": name, "title": title, "status": "pending"}
     params = {
         "sessionId": session,
-        "toolCall": {**call, "content": [content_of(about)] if about else []},
+        "toolCall": {**call, "content": [content_block(about)] if about else []},
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.request("session/request_permission", params)
@@ -126,7 +128,7 @@ async def choose(
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(names) else None
 
 
-async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision | None:
+async def request_form(wire: Wire, session: str, request: Pending) -> Decision | None:
     """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
     message = describe_request(request).headline
     params = {
@@ -137,11 +139,11 @@ async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision |
     }
     fields = as_object(await wire.request("elicitation/create", params))
     if fields.get("action") != "accept":
-        return cancelled(request) if fields.get("action") == "cancel" else None
+        return cancel_decision(request) if fields.get("action") == "cancel" else None
     return decide_from_form(request, as_object(fields.get("content")))
 
 
-def cancelled(request: Pending) -> Decision | None:
+def cancel_decision(request: Pending) -> Decision | None:
     """The decision of a person who stops the run at a request; None: it can't be stopped there."""
     way = next((way for way in answer_choices(request) if way.choice == "cancel"), None)
     return make_decision(request, way) if way else None

@@ -1,4 +1,4 @@
-"""exporting: a run as a page, a text or JSON, and its graph as a diagram."""
+"""run_export: a run as a page, a text or JSON, and its graph as a diagram."""
 
 import os
 import time
@@ -35,21 +35,21 @@ def draw_graph(
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.for_this_user().life(run.run, workflow, call) if run else None
         return render_diagram(workflow, shape, depth, life=life)
-    return render_diagram(workflow, shape, depth, _path(run) if run else None, show=show or GROUPS)
+    return render_diagram(workflow, shape, depth, _read_run_path(run) if run else None, show=show or GROUPS)
 
 
-def _path(run: RunRow) -> "RunPath":
-    return Client.for_this_user().graph_path(run.run, _asks(run.run))
+def _read_run_path(run: RunRow) -> "RunPath":
+    return Client.for_this_user().graph_path(run.run, _open_request_lines(run.run))
 
 
-def _asks(run: str) -> list[str]:
+def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
     requests = Client.for_this_user().requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
         lines += [
             f"{nth}. {one_line(request_headline(request.fields), 60)}",
-            *_wrapped(request.fields["reason"]),
+            *_wrap_reason(request.fields["reason"]),
         ]
     if not lines:
         return []
@@ -57,19 +57,19 @@ def _asks(run: str) -> list[str]:
     return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_reason(text: str) -> list[str]:
     indent = "\u00a0" * 4
     return wrap(
         one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
     )
 
 
-def written(run: RunRow, shape: str) -> str:
+def export_run(run: RunRow, shape: str) -> str:
     """A run's export as html, md or json."""
     record = Client.for_this_user().export(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"
-    from interlock.cli.render.export import page, report
+    from interlock.cli.render.export import html_page, markdown_report
 
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
@@ -77,4 +77,4 @@ def written(run: RunRow, shape: str) -> str:
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run)
-    return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
+    return html_page(record, drawn) if isinstance(drawn, bytes) else markdown_report(record, drawn)

@@ -1,4 +1,4 @@
-"""wording: what an error names for the command line, said as one types it in a session."""
+"""session_wording: what an error names for the command line, said as one types it in a session."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-def in_session(text: str) -> str:
+def reword_for_session(text: str) -> str:
     """The text with flags and commands that work outside a session replaced by what works inside."""
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)

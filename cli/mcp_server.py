@@ -1,4 +1,4 @@
-"""serve: exposes workflows as tools of an MCP server on stdio.
+"""mcp_server: exposes workflows as tools of an MCP server on stdio.
 
 The caller is a program: it names the task, but never the workspace, model or rights; whoever started the server set
 those. Decisions go to the client's user if the client supports elicitation; otherwise the run is parked, and the
@@ -21,7 +21,7 @@ from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from interlock.cli.render.pending import commands
+from interlock.cli.render.pending_requests import decision_commands
 from interlock.engine.client import PIPELINES, Client, Decision, Outcome, Pending, make_stop
 from interlock.engine.client.requests import (
     AnswerChoice,
@@ -46,7 +46,7 @@ _FLUSH_S = 0.5
 """Seconds that the last answers have to reach the client after a signal."""
 
 
-def tools_of(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
+def name_tools(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
     """Name of a tool → workflow. Raises `UserError` if two would have the same."""
     tools: dict[str, Pipeline] = {}
     for workflow in workflows:
@@ -61,10 +61,10 @@ def tools_of(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
     return tools
 
 
-async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
+async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
     """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
-    calls = _Calls()
-    tools = [_tool(name, workflow) for name, workflow in workflows.items()]
+    calls = _OpenCalls()
+    tools = [_tool_description(name, workflow) for name, workflow in workflows.items()]
     parked: dict[str, Outcome] = {}
     """Runs waiting for answers that their client was asked to collect."""
 
@@ -73,19 +73,19 @@ async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
 
     async def called(context: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
         if params.name not in workflows:
-            return _failed(f"There is no tool {params.name!r} here. There are: {', '.join(workflows)}.")
+            return _error_result(f"There is no tool {params.name!r} here. There are: {', '.join(workflows)}.")
         try:
             caller = _Caller(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            played = _played(client, caller, workflows[params.name], params.arguments or {}, begun)
+            played = _run_workflow(client, caller, workflows[params.name], params.arguments or {}, begun)
             outcome = await calls.made(caller, played)
         except InterlockError as error:
-            return _failed(str(error))
+            return _error_result(str(error))
         if outcome.status == "waiting" and caller.wanted:
             parked[outcome.run] = outcome
             wanted = {"inputRequests": caller.wanted, "requestState": outcome.run}
             return types.InputRequiredResult.model_validate(wanted)
-        return _result(outcome)
+        return _call_result(outcome)
 
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
@@ -97,7 +97,7 @@ async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
         leaving.cancel()
 
 
-class _Calls:
+class _OpenCalls:
     def __init__(self) -> None:
         self._open: set[_Caller] = set()
         self._stopped = asyncio.Event()
@@ -131,14 +131,14 @@ class _Calls:
         os._exit(EXIT_CODES["cancelled"])
 
 
-def _tool(name: str, workflow: "Pipeline") -> dict[str, Any]:
+def _tool_description(name: str, workflow: "Pipeline") -> dict[str, Any]:
     schema = workflow.input.model_json_schema()
-    hidden = _reserved_fields(workflow)
+    hidden = _reserved_field_names(workflow)
     schema["properties"] = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
     return {"name": name, "description": PIPELINES.get(name) or workflow.summary, "inputSchema": schema}
 
 
-def _reserved_fields(workflow: "Pipeline") -> Sequence[str]:
+def _reserved_field_names(workflow: "Pipeline") -> Sequence[str]:
     """Return the input fields of a workflow that a caller can't set."""
     return [field for field in _RESERVED if field in workflow.run_fields]
 
@@ -185,21 +185,21 @@ class _Caller:
         content: Mapping[str, Any] = answer.content or {}
         if request["kind"] == "question":
             return decide_from_form(request, content)
-        way = next((way for way in _offered(request) if way.choice == content.get("choice")), None)
+        way = next((way for way in _offered_ways(request) if way.choice == content.get("choice")), None)
         return way and make_decision(request, way, str(content.get("feedback") or ""))
 
     async def _answer(self, request: Request) -> Any:
         session = self._context.session
-        schema = form_schema(request) if request["kind"] == "question" else _choice(request)
+        schema = form_schema(request) if request["kind"] == "question" else _choice_schema(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
         answer = self._answers.get(request["id"])
         if answer is None and not session.can_send_request:
-            wanted = {"mode": "form", "message": _shown(request), "requestedSchema": schema}
+            wanted = {"mode": "form", "message": _request_text(request), "requestedSchema": schema}
             self.wanted[request["id"]] = {"method": "elicitation/create", "params": wanted}
             return None
         if answer is None:
-            asking: Any = session.elicit_form(_shown(request), schema, self._context.request_id)
+            asking: Any = session.elicit_form(_request_text(request), schema, self._context.request_id)
             asked_of: asyncio.Future[Any] = asyncio.ensure_future(asking)
             self._asking = asked_of
             with suppress(asyncio.CancelledError):  # `stop`: the run stays parked
@@ -207,28 +207,28 @@ class _Caller:
         return answer
 
 
-def _offered(request: Request) -> list[AnswerChoice]:
+def _offered_ways(request: Request) -> list[AnswerChoice]:
     return [way for way in answer_choices(request) if way.takes != "arguments"]
 
 
-def _choice(request: Request) -> dict[str, Any]:
-    choices = [way.choice for way in _offered(request)]
+def _choice_schema(request: Request) -> dict[str, Any]:
+    choices = [way.choice for way in _offered_ways(request)]
     properties = {"choice": {"type": "string", "enum": choices}, "feedback": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["choice"]}
 
 
-def _shown(request: Request) -> str:
+def _request_text(request: Request) -> str:
     words = describe_request(request)
     parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
     always = dict.fromkeys(filter(None, (*words.always, words.saved)))
     return "\n\n".join([*map(visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
 
 
-async def _played(
+async def _run_workflow(
     client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], begun: Outcome | None
 ) -> Outcome:
     """Run the workflow, or go on with what its caller was asked to collect answers for."""
-    refused = [field for field in _reserved_fields(workflow) if field in input]
+    refused = [field for field in _reserved_field_names(workflow) if field in input]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
@@ -238,17 +238,19 @@ async def _played(
     return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 
-def _failed(text: str) -> types.CallToolResult:
+def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _result(outcome: Outcome) -> types.CallToolResult:
-    content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
+def _call_result(outcome: Outcome) -> types.CallToolResult:
+    content: list[types.ContentBlock] = [types.TextContent(text=_outcome_text(outcome))]
     ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
-    return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)
+    return types.CallToolResult(
+        content=content, structured_content=_outcome_facts(outcome), is_error=ended_badly
+    )
 
 
-def _facts(outcome: Outcome) -> dict[str, Any]:
+def _outcome_facts(outcome: Outcome) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.shown}
     if outcome.status == "waiting":
         facts["pending_approvals"] = outcome.pending
@@ -259,19 +261,21 @@ def _facts(outcome: Outcome) -> dict[str, Any]:
     return {**facts, "error": outcome.error} if outcome.error else facts
 
 
-def _text(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     """The answer, or why there is none."""
     if outcome.status == "waiting":
-        return "\n".join(_parked(outcome))
+        return "\n".join(_parked_run_lines(outcome))
     if outcome.error:
         return "\n".join([f"{outcome.error['type']}: {outcome.error['message']}", *outcome.warnings])
     answer = outcome.shown.get("response") or outcome.shown.get("text")
     return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.shown)), ensure_ascii=False)
 
 
-def _parked(outcome: Outcome) -> Iterator[str]:
+def _parked_run_lines(outcome: Outcome) -> Iterator[str]:
     """What is asked, and the command for each decision, by ids: nobody was shown numbers."""
     yield f"The run is parked: a person must decide. See: interlock approvals {outcome.run}"
     for request in outcome.pending:
         yield visible(f"- {request['id']}: {request_headline(request)} ({request['reason']})")
-        yield from (f"  {what}: {how}" for what, how in commands(outcome.run, {**request, "number": None}))
+        yield from (
+            f"  {what}: {how}" for what, how in decision_commands(outcome.run, {**request, "number": None})
+        )

@@ -1,4 +1,4 @@
-"""process: imports once what every run needs, then forks for each command line that is handed over.
+"""warm_server: imports once what every run needs, then forks for each command line that is handed over.
 
 It holds no key, setting, store, open file or thread: it forks as `forker` does, and only the fork reads what was
 handed over. The fork tells the client of its stops and its end, and the kernel kills it once its client is gone.
@@ -20,7 +20,16 @@ from typing import Any, NoReturn
 
 from interlock.cli import warm
 from interlock.cli.terminal import FOREGROUND
-from interlock.cli.warm.forker import MOST, PROGRAM, Forks, as_text, close_all_but, import_all, rehearse, tell
+from interlock.cli.warm.fork_server import (
+    MOST,
+    PROGRAM,
+    ForkServer,
+    close_descriptors_except,
+    import_all,
+    open_text_stream,
+    rehearse,
+    write_word,
+)
 
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "Cpus_", "Mems_", "SigBlk", "SigIgn")
 """Beginnings of the lines in proc(5)'s `status` that differ where a process may do other things."""
@@ -32,7 +41,7 @@ _QUIET_S = 0.3
 """Seconds without a start until a fork is prepared: that takes a core for 0.2 s, which the last start may need."""
 
 
-class _Starts(Forks):
+class _WarmServer(ForkServer):
     """Forks for clients of this user, one ahead: to fork and to copy pages is a fifth of a start."""
 
     def __init__(self, path: Path, folder: int) -> None:
@@ -41,8 +50,11 @@ class _Starts(Forks):
         self.door.bind(f"/proc/self/fd/{folder}/{path.name}")
         self.door.listen(64)
         self._path = path
-        self._here = {"variables": warm.imported_with(os.environ), "interpreter": warm.interpreter()}
-        self._stamps = _stamps()
+        self._here = {
+            "variables": warm.import_time_variables(os.environ),
+            "interpreter": warm.describe_interpreter(),
+        }
+        self._stamps = _change_times()
         self._next: tuple[int, socket.socket] | None = None
         """The fork that waits to become the next start, and its socket: it says `READY`, and gets descriptors."""
         self._due = True
@@ -70,7 +82,7 @@ class _Starts(Forks):
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        close_all_but({0, 1, 2, door.fileno()})  # the folder's lock, too
+        close_descriptors_except({0, 1, 2, door.fileno()})  # the folder's lock, too
         try:
             with door:
                 rehearse()
@@ -103,7 +115,7 @@ class _Starts(Forks):
                 asked, fds, _, _ = socket.recv_fds(conn, 1, MOST)
             except OSError:
                 return True
-            if warm.peer_of(conn)[1] != os.geteuid():
+            if warm.peer_credentials(conn)[1] != os.geteuid():
                 return True
             if asked == warm.HAND_OVER and fds:
                 self.fork(conn.detach(), *fds)
@@ -115,7 +127,7 @@ class _Starts(Forks):
         """Be the process that the client would have been, once it says go."""
         conn = socket.socket(fileno=told)
         conn.setblocking(True)
-        client = warm.peer_of(conn)[0]
+        client = warm.peer_credentials(conn)[0]
         why = self._refusal(client, given)
         conn.sendall((why.encode() or warm.READY) + b"\n")
         if why or conn.recv(1) != warm.GO:
@@ -128,38 +140,40 @@ class _Starts(Forks):
         conn.detach()
         os.umask(given["umask"])
         sys.argv = given["argv"]
-        _heed_job_control(client, told)
-        return import_module(PROGRAM).run(sys.argv[1:], own_process=True)
+        _follow_job_control(client, told)
+        return import_module(PROGRAM).run_command_line(sys.argv[1:], own_process=True)
 
     def _refusal(self, client: int, given: Mapping[str, Any]) -> str:
-        theirs = {"variables": warm.imported_with(given["env"]), "interpreter": given["interpreter"]}
-        theirs |= _held(client)
-        ours = {**self._here, **_held(os.getpid())}
+        theirs = {"variables": warm.import_time_variables(given["env"]), "interpreter": given["interpreter"]}
+        theirs |= _process_attributes(client)
+        ours = {**self._here, **_process_attributes(os.getpid())}
         if differing := [name for name in ours if ours[name] != theirs[name]]:
             return f"another {differing[0]}"
-        if changed := [file for file, stamp in self._stamps.items() if _stamp(file) != stamp]:
+        if changed := [file for file, stamp in self._stamps.items() if _change_time(file) != stamp]:
             os.kill(os.getppid(), signal.SIGTERM)  # the next one imports what is there now
             return f"{Path(changed[0]).name} has changed"
         return ""
 
 
-def _stamps() -> dict[str, int]:
+def _change_times() -> dict[str, int]:
     """Path → when it was changed, in ns: of imported files, and of folders where package managers change more."""
     files = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     managed = (sys.prefix, sys.base_prefix)
     return {
-        path: _stamp(path) for path in (*sys.path, *files) if path in sys.path or not path.startswith(managed)
+        path: _change_time(path)
+        for path in (*sys.path, *files)
+        if path in sys.path or not path.startswith(managed)
     }
 
 
-def _stamp(path: str) -> int:
+def _change_time(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of them at each start
     except OSError:
         return 0
 
 
-def _held(pid: int) -> dict[str, str]:
+def _process_attributes(pid: int) -> dict[str, str]:
     """What a process may do and a fork of another can't take over, as the kernel tells it, by its name for people.
 
     A process in a sandbox that reaches the socket would say anything to get out of there.
@@ -184,18 +198,18 @@ def _held(pid: int) -> dict[str, str]:
     }
 
 
-def _heed_job_control(client: int, told: int) -> None:
+def _follow_job_control(client: int, told: int) -> None:
     """Stop with the client, and where an ordinary start stops: when it takes the terminal from the background.
 
     The kernel doesn't stop this process, which is of another session than the terminal.
     """
 
     def stop(*_: object) -> None:
-        tell(told, _STOPPED)
+        write_word(told, _STOPPED)
         os.killpg(0, signal.SIGSTOP)  # the shell continues the client, and this
 
     def wait() -> None:
-        while not _in_front(client):
+        while not _is_in_foreground(client):
             os.kill(os.getpid(), signal.SIGTTIN)
             time.sleep(0.05)  # the main thread stops
 
@@ -209,16 +223,16 @@ def _heed_job_control(client: int, told: int) -> None:
         signal.signal(number, stop)
     if os.isatty(0):
         FOREGROUND.wait = wait
-        sys.stdin = sys.__stdin__ = as_text(Waits(0, closefd=False), sys.stdin)
+        sys.stdin = sys.__stdin__ = open_text_stream(Waits(0, closefd=False), sys.stdin)
 
 
-def _in_front(pid: int) -> bool:
+def _is_in_foreground(pid: int) -> bool:
     """Whether a process is in the foreground of its terminal, or has none."""
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[5] in (fields[2], b"-1")
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """The folder, closed to others, and locked until this process ends. Raises `OSError`."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -232,16 +246,16 @@ def _locked(folder: Path) -> int:
     return made
 
 
-def run(door: Path, unused_s: float) -> None:
+def run_warm_process(door: Path, unused_s: float) -> None:
     """The process's main function; says `ready`, or what is wrong, in a line on stdout, then no more."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     try:
-        folder = _locked(door.parent)
+        folder = _lock_folder(door.parent)
         door.unlink(missing_ok=True)
         import_all(extras=True)
-        starts = _Starts(door, folder)  # nobody can connect before: starts don't wait for imports
+        starts = _WarmServer(door, folder)  # nobody can connect before: starts don't wait for imports
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__)
         return
@@ -255,4 +269,4 @@ def run(door: Path, unused_s: float) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), float(sys.argv[2]))
+    run_warm_process(Path(sys.argv[1]), float(sys.argv[2]))

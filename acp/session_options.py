@@ -1,9 +1,9 @@
-"""settings: what a session runs with, as the protocol's modes and options, and how full the model's window is."""
+"""session_options: a session's settings as the protocol's modes and options, and how full the model's window is."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from interlock.acp.drawing import Update, said
+from interlock.acp.session_updates import Update, message_chunk
 from interlock.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices
 from interlock.state.errors import InterlockError
@@ -15,7 +15,7 @@ _OWN = "-"
 """Value of a mode of work that is none."""
 
 
-class Chosen:
+class SessionOptions:
     """A session's modes and options. Changes count from the next prompt on."""
 
     def __init__(
@@ -43,14 +43,16 @@ class Chosen:
             **self._models,
         }
         level, levels = choices.thinking_levels(talk)
-        thinking = [_select("thinking", "Thought level", "thought_level", level, levels)] if levels else []
+        thinking = (
+            [_select_option("thinking", "Thought level", "thought_level", level, levels)] if levels else []
+        )
         return [
-            _select("model", "Model", "model", talk.model or "auto", models),
+            _select_option("model", "Model", "model", talk.model or "auto", models),
             *thinking,
-            _select(
+            _select_option(
                 "approval_mode", "Approvals", "mode", talk.approval_mode, choices.list_approval_modes(talk)
             ),
-            _select("mode", "Mode of work", None, talk.mode or _OWN, work),
+            _select_option("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
 
     def take(self, option: str, value: object) -> None:
@@ -80,7 +82,7 @@ class Chosen:
             try:
                 self.take(option, value)
             except InterlockError as error:
-                self._send(said("agent_thought", f"{error}\n"))
+                self._send(message_chunk("agent_thought", f"{error}\n"))
 
     def counted(self) -> None:
         """A prompt runs with what was chosen: from now on the run keeps it."""
@@ -116,7 +118,9 @@ class Chosen:
         return talk.approval_mode, talk.model, talk.mode, choices.thinking_levels(talk)[0]
 
 
-def _select(name: str, label: str, category: str | None, now: str, values: Mapping[Any, str]) -> Update:
+def _select_option(
+    name: str, label: str, category: str | None, now: str, values: Mapping[Any, str]
+) -> Update:
     options = [{"value": value, "name": value, "description": about} for value, about in values.items()]
     known = [*options] if now in values else [{"value": now, "name": now}, *options]
     more = {"category": category} if category else {}

@@ -1,4 +1,4 @@
-"""asking: a list to pick from, in place of the input line."""
+"""picker: a list to pick from, in place of the input line."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -83,7 +83,7 @@ class Picker:
         found = self._names.matching(typed, len(self._rows))
         self._found = [
             *found,
-            *(n for n, row in enumerate(self._rows) if n not in found and _passage(row, typed)),
+            *(n for n, row in enumerate(self._rows) if n not in found and _matching_passage(row, typed)),
         ]
         self._at = 0
 
@@ -105,7 +105,7 @@ class Picker:
         """Names share a column; what describes them gets at least two fifths of the width."""
         width = self._width() - len(MARK) - 1
         name = one_line(row.name)
-        about = _passage(row, self._typed.text) or one_line(row.about)
+        about = _matching_passage(row, self._typed.text) or one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
         name = cut_cells(name, column)
         hint = cut_cells(about, width - column - 2)
@@ -157,7 +157,7 @@ _AROUND = 30
 """Characters shown before what was found in a row's text."""
 
 
-def _passage(row: Row, typed: str) -> str:
+def _matching_passage(row: Row, typed: str) -> str:
     """Where the row's text, and neither its name nor what describes it, has what is typed; empty: nowhere."""
     wanted = typed.strip().lower()
     if not wanted or wanted in f"{row.name} {row.about}".lower():

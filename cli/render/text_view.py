@@ -1,4 +1,4 @@
-"""text: the answer on stdout, everything else on stderr; a spinner and colours on a terminal only."""
+"""text_view: the answer on stdout, everything else on stderr; a spinner and colours on a terminal only."""
 
 import sys
 import threading
@@ -7,24 +7,24 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from interlock.cli.render.events import Bar, RunningCall, call_mark
+from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
 from interlock.cli.render.output import (
     Paint,
     escape_controls,
     format_amount,
     format_count,
     format_duration,
+    notify_terminal,
     one_line,
-    out,
-    plain,
-    redacted,
-    ring,
+    redact_secrets,
     shorten,
+    stdout_paint,
+    strip_terminal_codes,
     write_json,
 )
-from interlock.cli.render.pending import screen
-from interlock.cli.render.results import result_lines, without_text
+from interlock.cli.render.pending_requests import request_screen_lines
 from interlock.cli.render.view import View
+from interlock.cli.render.workflow_results import drop_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner as Drawn
 
 
-def _batch(request: str) -> str:
+def _batch_of_request(request: str) -> str:
     run, _, place = request.rpartition("-")
     return f"{run}-{place.partition('.')[0]}"
 
@@ -100,7 +100,7 @@ class TextView(View):
         """Whether `_text` is on the terminal already."""
         self._thought = ""
         self._progress = Spinner(sys.stderr) if self._paint.terminal else None
-        self._bar = Bar()
+        self._bar = ProgressBar()
         self._said = ""
         """What a node of somebody's own graph wrote last."""
         self._lock = threading.Lock()
@@ -181,7 +181,7 @@ class TextView(View):
                 self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
             case NotificationEvent():
-                ring(event, sys.stderr)
+                notify_terminal(event, sys.stderr)
             case _:
                 self._note(event)
 
@@ -249,7 +249,7 @@ class TextView(View):
         if self._printed:
             self._break_line()
         if outcome.shown and self._for_people:
-            left, paint = without_text(outcome.shown, self._text if self._printed else ""), out()
+            left, paint = drop_shown_text(outcome.shown, self._text if self._printed else ""), stdout_paint()
             paint.print_all(result_lines(outcome.workflow, left, paint), reading=True)
         elif outcome.shown:
             write_json(outcome.shown, 2)
@@ -263,11 +263,13 @@ class TextView(View):
         self._line("")
         # Questions and plans come up while a batch runs: what was decided of it has been applied by then.
         approvals = (r for r in outcome.pending if r["kind"] == "approval" and r["tool_name"] != PLAN_REVIEW)
-        unfinished = {_batch(request["id"]) for request in approvals}
-        if kept := sum(_batch(name) in unfinished for name in self._decided):
+        unfinished = {_batch_of_request(request["id"]) for request in approvals}
+        if kept := sum(_batch_of_request(name) in unfinished for name in self._decided):
             what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
             self._line(f"{what} kept. Calls of one batch run when all of them are decided.")
-        for line in screen(outcome.run, redacted(self._title), outcome.pending, self._paint):
+        for line in request_screen_lines(
+            outcome.run, redact_secrets(self._title), outcome.pending, self._paint
+        ):
             self._line(line)
 
     def _line(self, text: str, reading: bool = False) -> None:
@@ -332,7 +334,7 @@ class ToolLines:
         self._line(self._paint(mark, style) + " " + self._cut(self._cut(call_line(event), less + 2) + facts))
 
     def _output_line(self, line: str) -> None:
-        self._line(self._paint(f"  │ {self._cut(plain(line), 4)}", "dim"), reading=True)
+        self._line(self._paint(f"  │ {self._cut(strip_terminal_codes(line), 4)}", "dim"), reading=True)
 
     def _cut(self, text: str, less: int = 2) -> str:
         """Cut to the terminal's width; not cut where output goes to a file."""
@@ -384,7 +386,7 @@ class Spinner:
 
 
 @contextmanager
-def moving_line(what: str) -> Generator[Callable[[str], None]]:
+def show_spinner(what: str) -> Generator[Callable[[str], None]]:
     """Show a spinner on a terminal's stderr while the block runs; call the result with how far it is."""
     spinner = Spinner(sys.stderr, what) if Paint(sys.stderr).terminal else None
 

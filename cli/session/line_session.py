@@ -1,4 +1,4 @@
-"""plain: a session where the cursor can't be moved: prompts and answers line by line, with the same commands."""
+"""line_session: a session where the cursor can't be moved: prompts and answers line by line, with the same commands."""
 
 import asyncio
 import signal
@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
-from interlock.cli.decisions import ask
-from interlock.cli.render.output import Paint, ring
-from interlock.cli.session.asking import Row
-from interlock.cli.session.commands import typed
-from interlock.cli.session.painting import size
+from interlock.cli.decisions import ask_person
+from interlock.cli.render.output import Paint, notify_terminal
+from interlock.cli.session.commands import handle_line
+from interlock.cli.session.picker import Row
 from interlock.cli.session.screen import STYLES, Screen
 from interlock.cli.session.session import Session
+from interlock.cli.session.terminal_output import terminal_size
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.state.errors import UserError
@@ -25,7 +25,7 @@ _LOOK_S = 0.05
 """Seconds between checks for finished output."""
 
 
-class Lines:
+class LineTerminal:
     """Takes `App`'s place, reading and writing line by line. Nothing else happens while a line is read."""
 
     def __init__(self, screen: Screen) -> None:
@@ -93,12 +93,12 @@ class Lines:
         self.left = True
 
     def ring(self, event: NotificationEvent) -> None:
-        ring(event, sys.stdout)
+        notify_terminal(event, sys.stdout)
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         self._write()
-        with _interrupted():
-            return ask(run, requests, Paint(sys.stderr))
+        with _raise_on_signal():
+            return ask_person(run, requests, Paint(sys.stderr))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """No-op: a decision that comes too late is reported when it is made."""
@@ -106,7 +106,7 @@ class Lines:
     async def handed_over(self, work: Callable[[], T]) -> T:
         self._write()
         try:
-            with _interrupted():
+            with _raise_on_signal():
                 return work()
         except KeyboardInterrupt:
             raise UserError("Stopped.") from None
@@ -123,7 +123,7 @@ class Lines:
         self._write()
         while True:
             try:
-                with _interrupted():
+                with _raise_on_signal():
                     text = input(f"{title} [1-{len(rows)}, Enter: none] ").strip()
             except (EOFError, KeyboardInterrupt):
                 return None
@@ -144,7 +144,7 @@ class Lines:
 
 
 @contextmanager
-def _interrupted() -> Generator[None]:
+def _raise_on_signal() -> Generator[None]:
     """Let a signal interrupt reading a line: asyncio would only note it."""
 
     def end(*_: object) -> NoReturn:
@@ -158,11 +158,11 @@ def _interrupted() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
-    screen = Screen(size().columns, THEMES[DEFAULT], color=False)
-    lines = Lines(screen)
+def run_line_session(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
+    screen = Screen(terminal_size().columns, THEMES[DEFAULT], color=False)
+    lines = LineTerminal(screen)
     session = Session(options, workflow, screen, lines)
-    session.take = lambda text: typed(session, text)
+    session.take = lambda text: handle_line(session, text)
     asyncio.run(lines.run(session, prompt, run))
     if session.run:
         print(f"Go on with: interlock -r {session.run}")

@@ -1,11 +1,11 @@
-"""results: draws a workflow's output as lines for people; `run`, `show` and a session's `/run` use it."""
+"""workflow_results: draws a workflow's output as lines for people; `run`, `show` and a session's `/run` use it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from interlock.cli.render.output import Paint, format_count, format_duration, readable, table_lines
-from interlock.cli.render.pending import marked
+from interlock.cli.render.output import Paint, format_count, format_duration, readable_lines, table_lines
+from interlock.cli.render.pending_requests import coloured_diff_lines
 
 Output = Mapping[str, Any]
 _MARKS = {"success": "✓", "cancelled": "–"}
@@ -13,20 +13,22 @@ _MARKS = {"success": "✓", "cancelled": "–"}
 
 def result_lines(workflow: str, output: Output, paint: Paint) -> Iterator[str]:
     """A workflow's output without its error, which belongs to the run; your own workflow's as `name: value`."""
-    if workflow in DRAWN:
-        yield from DRAWN[workflow](defaultdict(lambda: None, output), paint)  # null values are left out
+    if workflow in RESULT_RENDERERS:
+        yield from RESULT_RENDERERS[workflow](
+            defaultdict(lambda: None, output), paint
+        )  # null values are left out
     else:
-        yield from readable(output)
+        yield from readable_lines(output)
 
 
-def without_text(output: Output, shown: str) -> dict[str, Any]:
+def drop_shown_text(output: Output, shown: str) -> dict[str, Any]:
     """The output without the text that was shown while the run went on."""
     return {name: "" if shown and value == shown else value for name, value in output.items()}
 
 
-def _edit(output: Output, paint: Paint) -> Iterator[str]:
+def _edit_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["diff"]:
-        yield from marked(output["diff"], paint) if paint.on else output["diff"].splitlines()
+        yield from coloured_diff_lines(output["diff"], paint) if paint.on else output["diff"].splitlines()
     facts = [output["status"].replace("_", " ")]
     facts += [f"found by: {output['strategy']}"] if output["strategy"] else []
     facts += [format_count(output["occurrences"], "place")] if output["occurrences"] else []
@@ -35,11 +37,11 @@ def _edit(output: Output, paint: Paint) -> Iterator[str]:
         yield output["explanation"]
 
 
-def _search(output: Output, paint: Paint) -> Iterator[str]:
+def _search_lines(output: Output, paint: Paint) -> Iterator[str]:
     for hit in output["results"]:
         place = f"{hit['path']}:{hit['start_line']}-{hit['end_line']}"
         yield f"{paint(place, 'bold')}  {hit['score']:.2f}"
-        yield from _numbered(hit["code"], hit["start_line"], paint)
+        yield from _numbered_code_lines(hit["code"], hit["start_line"], paint)
         yield ""
     index = output["index"]
     files = f"index {index['state']}: {format_count(index['files'], 'file')}, {format_count(index['chunks'], 'chunk')}"
@@ -49,14 +51,14 @@ def _search(output: Output, paint: Paint) -> Iterator[str]:
         yield why
 
 
-def _numbered(code: str, first: int, paint: Paint) -> Iterator[str]:
+def _numbered_code_lines(code: str, first: int, paint: Paint) -> Iterator[str]:
     lines = code.splitlines()
     width = len(str(first + len(lines)))
     for number, line in enumerate(lines, first):
         yield f"  {paint(f'{number:>{width}}', 'dim')}  {line}".rstrip()
 
 
-def _mode(output: Output, paint: Paint) -> Iterator[str]:
+def _mode_lines(output: Output, paint: Paint) -> Iterator[str]:
     """The verdict alone where a tool was asked about; the modes, with a mark at the current one, otherwise."""
     if output["allowed"] is not None:
         verdict, colour = ("allowed", "green") if output["allowed"] else ("not allowed", "red")
@@ -68,8 +70,8 @@ def _mode(output: Output, paint: Paint) -> Iterator[str]:
                 (
                     "*" if mode["slug"] == output["current"] else "",
                     mode["slug"],
-                    groups_of(mode),
-                    _purpose(mode),
+                    format_mode_groups(mode),
+                    _mode_purpose(mode),
                 )
                 for mode in output["modes"]
             ],
@@ -78,7 +80,7 @@ def _mode(output: Output, paint: Paint) -> Iterator[str]:
     yield f"current mode: {output['current']}"
 
 
-def groups_of(mode: Mapping[str, Any]) -> str:
+def format_mode_groups(mode: Mapping[str, Any]) -> str:
     """The groups of tools that a mode allows, each with the files that it is limited to."""
     groups: Sequence[Mapping[str, str]] = mode["groups"]
     return ", ".join(
@@ -87,11 +89,11 @@ def groups_of(mode: Mapping[str, Any]) -> str:
     )
 
 
-def _purpose(mode: Mapping[str, Any]) -> str:
+def _mode_purpose(mode: Mapping[str, Any]) -> str:
     return mode.get("when_to_use") or mode.get("description") or mode["name"]
 
 
-def _system_prompt(output: Output, paint: Paint) -> Iterator[str]:
+def _system_prompt_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["text"].splitlines()
     yield ""
     changed = set(output["changed"])
@@ -104,10 +106,10 @@ def _system_prompt(output: Output, paint: Paint) -> Iterator[str]:
     yield f"{output['source']} · {format_count(len(output['sections']), 'section')} · {output['tokens']:,} tokens"
 
 
-def _context(output: Output, paint: Paint) -> Iterator[str]:
+def _context_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield paint("system", "bold")
-    yield from _indented(output["system"])
-    yield from _messages(output["messages"], paint)
+    yield from _indent_lines(output["system"])
+    yield from _message_lines(output["messages"], paint)
     yield ""
     yield paint("tools", "bold") + f"  {', '.join(tool['name'] for tool in output['tools']) or 'none'}"
     rows = [(f"  {file['path']}", file["status"], file["reason"]) for file in output["files"]]
@@ -117,17 +119,17 @@ def _context(output: Output, paint: Paint) -> Iterator[str]:
     yield paint("tokens", "bold") + f"  {', '.join(f'{name} {n:,}' for name, n in output['tokens'].items())}"
 
 
-def _messages(messages: Iterable[Mapping[str, Any]], paint: Paint) -> Iterator[str]:
+def _message_lines(messages: Iterable[Mapping[str, Any]], paint: Paint) -> Iterator[str]:
     for message in messages:
         yield ""
         yield paint(message["role"], "bold")
-        yield from _indented(_spoken(message.get("content")))
+        yield from _indent_lines(_content_text(message.get("content")))
         for call in message.get("tool_calls") or ():
             yield f"  calls {call['name']}"
-            yield from _indented("\n".join(readable(call["args"])), "    ")
+            yield from _indent_lines("\n".join(readable_lines(call["args"])), "    ")
 
 
-def _spoken(content: Any) -> str:
+def _content_text(content: Any) -> str:
     """The text of a message's content; other parts are named."""
     if not isinstance(content, list):
         return str(content or "")
@@ -135,12 +137,12 @@ def _spoken(content: Any) -> str:
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
 
 
-def _indented(text: str, by: str = "  ") -> Iterator[str]:
+def _indent_lines(text: str, by: str = "  ") -> Iterator[str]:
     return (f"{by}{line}".rstrip() for line in text.splitlines())
 
 
-def _compress(output: Output, paint: Paint) -> Iterator[str]:
-    yield from _messages(output["history"], paint)
+def _compress_lines(output: Output, paint: Paint) -> Iterator[str]:
+    yield from _message_lines(output["history"], paint)
     yield ""
     before, after = output["tokens_before"], output["tokens_after"]
     sizes = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
@@ -156,17 +158,17 @@ _COMPRESSED = {
 }
 
 
-def _next_speaker(output: Output, paint: Paint) -> Iterator[str]:
+def _next_speaker_lines(output: Output, paint: Paint) -> Iterator[str]:
     next_one = {"model": "the model", "user": "the user"}.get(output["next_speaker"] or "", "undecided")
     yield f"{paint(next_one, 'bold')} ({output['decided_by']}): {output['reasoning']}"
 
 
-def _route(output: Output, paint: Paint) -> Iterator[str]:
+def _route_lines(output: Output, paint: Paint) -> Iterator[str]:
     took = format_duration(output["latency_ms"] / 1000)
     yield f"{paint(output['model'], 'bold')} ({output['strategy']}, {took}): {output['reasoning']}"
 
 
-def _loop_check(output: Output, paint: Paint) -> Iterator[str]:
+def _loop_check_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["detected"]:
         where = f"at event {output['at_event']}, {format_count(output['count'], 'detection')}"
         yield f"{paint('loop', 'bold', 'red')} ({output['kind']}): {output['detail']} · {where}"
@@ -175,45 +177,45 @@ def _loop_check(output: Output, paint: Paint) -> Iterator[str]:
     yield f"a model checks next at turn {output['next_check_turn']}, then every {output['interval']} turns"
 
 
-def _summarize(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001 - every one has this shape
+def _summarize_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001 - every one has this shape
     yield from output["text"].splitlines()
     if output["saved_to"]:
         yield f"{output['status']} · complete output: {output['saved_to']}"
 
 
-def _tools(output: Output, paint: Paint) -> Iterator[str]:
+def _tools_lines(output: Output, paint: Paint) -> Iterator[str]:
     for response in output["responses"]:
         mark = _MARKS.get(response["status"], "✗")
         yield f"{mark} {paint(response['name'], 'bold')} [{response['id']}]"
-        yield from _indented(_spoken(response["content"]))
+        yield from _indent_lines(_content_text(response["content"]))
     if output["stop"]:
         yield f"stopped: {output['stop']}"
 
 
-def _turn(output: Output, paint: Paint) -> Iterator[str]:
+def _turn_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["text"].splitlines()
     for call in output["tool_calls"]:
         yield f"calls {paint(call['name'], 'bold')}"
-        yield from _indented("\n".join(readable(call["args"])))
+        yield from _indent_lines("\n".join(readable_lines(call["args"])))
     yield " · ".join(
         filter(None, [output["status"].replace("_", " "), output["model"], output["finish_reason"]])
     )
 
 
-def _subagent(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
+def _subagent_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
     yield from output["result"].splitlines()
     took = f"{format_count(output['turns'], 'turn')} · {format_duration(output['duration_s'])}"
     why = f": {output['reason']}" if output["reason"] and not output["error"] else ""
     yield f"{output['status'].replace('_', ' ')}{why} · {took}"
 
 
-def _investigate(output: Output, paint: Paint) -> Iterator[str]:
+def _investigate_lines(output: Output, paint: Paint) -> Iterator[str]:
     if report := output["report"]:
         yield from report["SummaryOfFindings"].splitlines()
         for place in report["RelevantLocations"]:
             yield ""
             yield f"{paint(place['FilePath'], 'bold')}  {', '.join(place['KeySymbols'])}".rstrip()
-            yield from _indented(place["Reasoning"])
+            yield from _indent_lines(place["Reasoning"])
         yield ""
         yield paint("explored", "bold")
         yield from (f"  - {step}" for step in report["ExplorationTrace"])
@@ -222,19 +224,19 @@ def _investigate(output: Output, paint: Paint) -> Iterator[str]:
     yield output["status"].replace("_", " ") + ("" if output["error"] else f": {output['reason']}")
 
 
-def _init(output: Output, paint: Paint) -> Iterator[str]:
+def _init_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["response"].splitlines()
     yield f"{paint(output['file'], 'bold')} · {output['status'].replace('_', ' ')}"
 
 
-def _plan(output: Output, paint: Paint) -> Iterator[str]:
+def _plan_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from (f"{'✓' if step['done'] else '·'} {step['text']}" for step in output["steps"])
     facts = [output["status"], output["plan_file"]]
     facts += [f"carried out by run {output['main_run']}"] if output["main_run"] else []
     yield paint(" · ".join(filter(None, facts)), "bold")
 
 
-def _mcp(output: Output, paint: Paint) -> Iterator[str]:
+def _mcp_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["content"] is not None:
         yield from output["content"].splitlines()
         return
@@ -243,29 +245,29 @@ def _mcp(output: Output, paint: Paint) -> Iterator[str]:
     for server in output["servers"]:
         yield f"{paint(server['name'], 'bold')} · {server['status']}"
         yield from (
-            f"  {line}" for line in readable({k: v for k, v in server.items() if k not in _HEAD and v})
+            f"  {line}" for line in readable_lines({k: v for k, v in server.items() if k not in _HEAD and v})
         )
 
 
 _HEAD = ("name", "status")
 
-DRAWN: Mapping[str, Callable[[Output, Paint], Iterator[str]]] = {
-    "compress": _compress,
-    "context": _context,
-    "edit": _edit,
-    "init": _init,
-    "investigate": _investigate,
-    "loop-check": _loop_check,
-    "mcp": _mcp,
-    "mode": _mode,
-    "next-speaker": _next_speaker,
-    "plan": _plan,
-    "route": _route,
-    "search": _search,
-    "subagent": _subagent,
-    "summarize": _summarize,
-    "system-prompt": _system_prompt,
-    "tools": _tools,
-    "turn": _turn,
+RESULT_RENDERERS: Mapping[str, Callable[[Output, Paint], Iterator[str]]] = {
+    "compress": _compress_lines,
+    "context": _context_lines,
+    "edit": _edit_lines,
+    "init": _init_lines,
+    "investigate": _investigate_lines,
+    "loop-check": _loop_check_lines,
+    "mcp": _mcp_lines,
+    "mode": _mode_lines,
+    "next-speaker": _next_speaker_lines,
+    "plan": _plan_lines,
+    "route": _route_lines,
+    "search": _search_lines,
+    "subagent": _subagent_lines,
+    "summarize": _summarize_lines,
+    "system-prompt": _system_prompt_lines,
+    "tools": _tools_lines,
+    "turn": _turn_lines,
 }
 """Workflow → how its output is drawn; that of `main` and `task` is their answer."""

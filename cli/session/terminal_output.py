@@ -1,4 +1,4 @@
-"""painting: how a session writes to its terminal: batched, in limited portions, with keys never kept waiting."""
+"""terminal_output: how a session writes to its terminal: batched, in limited portions, with keys never kept waiting."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ class HeldOutput(Vt100_Output):
     """Batches several paintings into one write, which avoids flicker."""
 
     def __init__(self, stream: Any) -> None:
-        super().__init__(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
+        super().__init__(stream, terminal_size, term=os.environ.get("TERM"), enable_cpr=False)
         self._held = False
 
     @contextmanager
@@ -40,7 +40,7 @@ class HeldOutput(Vt100_Output):
             self._buffer.clear()
 
 
-def size() -> Size:
+def terminal_size() -> Size:
     try:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
     except OSError:
@@ -48,14 +48,14 @@ def size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-def cut_lines(text: str) -> tuple[str, str]:
+def split_portion(text: str) -> tuple[str, str]:
     if len(text) <= PRINTED:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)
     return text[:end], text[end:]
 
 
-def once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
+def handle_once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
     """A handler of `app.after_render` that does the work once, after the first painting."""
 
     def called(_: object) -> None:
@@ -65,7 +65,7 @@ def once(app: Application[None], work: Callable[[], None]) -> Callable[[object],
     return called
 
 
-class Turns:
+class PainterFirstLock:
     """A lock that prefers the painter: Python's own mostly go back to the thread that has just released them."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""events: marks of calls, their running output, and bars, shared by sessions and stderr."""
+"""live_calls: marks of calls, their running output, and bars, shared by sessions and stderr."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class RunningCall:
         return shown
 
 
-class Bar:
+class ProgressBar:
     """How far work is that goes through many nodes of one workflow."""
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class Bar:
     def feed(self, event: Progress | Finished | NodeStart) -> None:
         if isinstance(event, Progress):
             under_way = event.done < event.total or not event.total
-            self.text, self._of = bar(event) if under_way else "", self._workflow
+            self.text, self._of = format_progress(event) if under_way else "", self._workflow
         elif isinstance(event, NodeStart):
             self._workflow = event.workflow
         if isinstance(event, Finished) or self._workflow != self._of:
             self.text = ""
 
 
-def bar(event: Progress) -> str:
+def format_progress(event: Progress) -> str:
     """`━━━━────  indexing 1,200 of 10,000 files`; while the total isn't known, only what is done."""
     if not event.total:
         return event.what.rstrip(":")

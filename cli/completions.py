@@ -1,4 +1,4 @@
-"""candidates: what may stand where somebody types: the words that complete a command line."""
+"""completions: what may stand where somebody types: the words that complete a command line."""
 
 import argparse
 import re
@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.cli.catalog import COMMANDS, command_of, parser_of
+from interlock.cli.catalog import COMMANDS, build_parser, parse_command
 from interlock.cli.parsing import OneOf
 from interlock.cli.render.output import one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
@@ -25,7 +25,7 @@ class Word(NamedTuple):
     about: str = ""
 
 
-class Answer(NamedTuple):
+class Completions(NamedTuple):
     words: list[Word]
     kind: str = "words"
     """words | files | dirs"""
@@ -33,78 +33,78 @@ class Answer(NamedTuple):
     """The part of the typed word that isn't part of a file's path."""
 
 
-def candidates(words: Sequence[str]) -> Answer:
+def complete_words(words: Sequence[str]) -> Completions:
     """Completions of the last of `words`, the words after `interlock`."""
     *before, current = words
     if before[:1] == ["help"]:
-        return _fitting([*_commands()], current)
-    name, rest = command_of(before)
-    parser = parser_of(name)
+        return _matching_words([*_command_words()], current)
+    name, rest = parse_command(before)
+    parser = build_parser(name)
     with suppress(InterlockError):
         parser.learn(rest)
     at, typed = parser.expects(rest)
     if current.startswith("--") and "=" in current:
         flag, _, _ = current.partition("=")
         at = parser.action_of(flag)
-        return _of(at, current, flag + "=", typed) if at is not None else Answer([])
+        return _complete_value(at, current, flag + "=", typed) if at is not None else Completions([])
     if current.startswith("-") and (at is None or not at.option_strings):
-        return _fitting([Word(*one) for one in parser.shown_flags()], current)
+        return _matching_words([Word(*one) for one in parser.shown_flags()], current)
     if name == "prompt" and not before:
-        return _fitting([*_commands(), Word("help", "a command's help")], current)
-    return _of(at, current, "", typed) if at is not None else Answer([])
+        return _matching_words([*_command_words(), Word("help", "a command's help")], current)
+    return _complete_value(at, current, "", typed) if at is not None else Completions([])
 
 
-def _commands() -> Iterator[Word]:
+def _command_words() -> Iterator[Word]:
     return (Word(name, command.summary) for name, command in COMMANDS.items())
 
 
-def _of(action: argparse.Action, current: str, before: str, words: Sequence[str]) -> Answer:
+def _complete_value(action: argparse.Action, current: str, before: str, words: Sequence[str]) -> Completions:
     """Values of one argument; `words` are the words before it that belong to no flag."""
     if isinstance(action.type, OneOf):
-        return _fitting([Word(before + value) for value in action.type.values], current)
+        return _matching_words([Word(before + value) for value in action.type.values], current)
     places = str(action.metavar or "").split(" ")
     here = places[min(len(words), len(places) - 1)] if len(places) > 1 else places[0]
     found: list[Word] = []
     for name in re.split(r"[|\[]", here):
         if name.startswith("@") and current.startswith(f"{before}@"):
-            return Answer([], "files", f"{before}@")
+            return Completions([], "files", f"{before}@")
         kind = name.strip("]@…").partition("=")[0]
         if kind == "DIR":
-            return Answer([], "dirs", before)
+            return Completions([], "dirs", before)
         if kind.startswith("FILE") and not name.startswith("@"):
-            return Answer([], "files", before)
-        source = _KINDS.get(f"--{action.dest}") or _KINDS.get(kind)
+            return Completions([], "files", before)
+        source = _COMPLETERS.get(f"--{action.dest}") or _COMPLETERS.get(kind)
         found += [Word(kind)] if kind.islower() else source(words) if source else []
     if not here and action.type is Path:
-        return Answer([], "dirs", before)
+        return Completions([], "dirs", before)
     if here == "MODEL" and current.startswith(f"{before}script:"):
-        return Answer([], "files", f"{before}script:")
-    return _fitting([Word(before + word.value, word.about) for word in found], current)
+        return Completions([], "files", f"{before}script:")
+    return _matching_words([Word(before + word.value, word.about) for word in found], current)
 
 
-def _fitting(words: Sequence[Word], current: str) -> Answer:
-    return Answer([word for word in words if word.value.startswith(current)])
+def _matching_words(words: Sequence[Word], current: str) -> Completions:
+    return Completions([word for word in words if word.value.startswith(current)])
 
 
-def _runs(_: Sequence[str]) -> list[Word]:
+def _complete_runs(_: Sequence[str]) -> list[Word]:
     newest = Client.for_this_user().runs(limit=_MOST)
     runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
-def _run(words: Sequence[str]) -> str:
+def _run_before(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
     return Client.for_this_user().run(words[0]).run if words else "-"
 
 
-def _steps(words: Sequence[str]) -> list[Word]:
-    run, client = _run(words), Client.for_this_user()
+def _complete_steps(words: Sequence[str]) -> list[Word]:
+    run, client = _run_before(words), Client.for_this_user()
     nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
     return [Word(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
-def _requests(words: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in Client.for_this_user().requests(_run(words))]
+def _complete_requests(words: Sequence[str]) -> list[Word]:
+    waiting = [request.fields for request in Client.for_this_user().requests(_run_before(words))]
     rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Word("all"),
@@ -112,7 +112,7 @@ def _requests(words: Sequence[str]) -> list[Word]:
     ]
 
 
-def _workflows(_: Sequence[str]) -> list[Word]:
+def _complete_workflows(_: Sequence[str]) -> list[Word]:
     files = [
         file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
     ]
@@ -121,39 +121,39 @@ def _workflows(_: Sequence[str]) -> list[Word]:
     return [Word(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
 
 
-def _tools(_: Sequence[str]) -> list[Word]:
+def _complete_tools(_: Sequence[str]) -> list[Word]:
     from interlock.tools import NAMES
 
     return [Word(name) for name in sorted(NAMES)]
 
 
-def _models(_: Sequence[str]) -> list[Word]:
+def _complete_models(_: Sequence[str]) -> list[Word]:
     routed = Word("auto", "routed, per prompt")
     return [routed, *(Word(*one) for one in ALIASES.items()), Word("script:", "a file of replies")]
 
 
-def _modes(_: Sequence[str]) -> list[Word]:
+def _complete_modes(_: Sequence[str]) -> list[Word]:
     from interlock.prompts import prompt_names
 
     return [Word(name.removeprefix("modes/")) for name in prompt_names() if name.startswith("modes/")]
 
 
-def _calls(words: Sequence[str]) -> list[Word]:
+def _complete_calls(words: Sequence[str]) -> list[Word]:
     return [
         Word(str(number), call.tool)
-        for number, call in enumerate(Client.for_this_user().calls(_run(words)), 1)
+        for number, call in enumerate(Client.for_this_user().calls(_run_before(words)), 1)
     ]
 
 
-_KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {
-    "RUN": _runs,
-    "STEP": _steps,
-    "ID": _requests,
-    "--call": _calls,
-    "WORKFLOW": _workflows,
-    "TOOL": _tools,
-    "TOOLS": _tools,
-    "MODEL": _models,
-    "MODE": _modes,
+_COMPLETERS: dict[str, Callable[[Sequence[str]], list[Word]]] = {
+    "RUN": _complete_runs,
+    "STEP": _complete_steps,
+    "ID": _complete_requests,
+    "--call": _complete_calls,
+    "WORKFLOW": _complete_workflows,
+    "TOOL": _complete_tools,
+    "TOOLS": _complete_tools,
+    "MODEL": _complete_models,
+    "MODE": _complete_modes,
 }
 """An argument's placeholder, or a flag with a different set of values → the values that exist."""

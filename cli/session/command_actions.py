@@ -1,4 +1,4 @@
-"""choices: what the next prompt runs with (run, step, model, modes), and how the session looks and takes input."""
+"""command_actions: what slash commands do: choose a run, model or mode, and change how the session looks."""
 
 import base64
 from asyncio import to_thread
@@ -9,14 +9,14 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
-from interlock.cli.catalog import execute
-from interlock.cli.driving import is_plain
-from interlock.cli.near import nearest
-from interlock.cli.render.output import CHANGED, abbreviate_home, ago, one_line
-from interlock.cli.session.asking import Row
-from interlock.cli.session.programs import show_printed, words
+from interlock.cli.catalog import execute_command
+from interlock.cli.driving import is_plain_terminal
+from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, one_line
+from interlock.cli.session.external_programs import show_printed, split_words
+from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
+from interlock.cli.suggestions import suggest_nearest
 from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_window
 from interlock.engine.client.file_changes import FileChange
@@ -29,7 +29,7 @@ Complete = Callable[[Session, str], Iterable[str]]
 Found = Callable[[Session], Mapping[str, str]]
 
 
-def choice(name: str) -> tuple[Run, Complete]:
+def build_choice_command(name: str) -> tuple[Run, Complete]:
     """How `/NAME` chooses, and completes what can be chosen."""
     title, found, now, take = _CHOICES[name]
 
@@ -48,7 +48,7 @@ def choice(name: str) -> tuple[Run, Complete]:
     return choose, lambda session, _: found(session)
 
 
-async def stats(session: Session, _: str) -> None:
+async def show_statistics(session: Session, _: str) -> None:
     from interlock.cli.render.export import usage_lines
 
     run = session.client.run(session.this_run)
@@ -57,7 +57,7 @@ async def stats(session: Session, _: str) -> None:
     session.screen.show(Text("\n".join(lines)))
 
 
-async def context(session: Session, _: str) -> None:
+async def show_context(session: Session, _: str) -> None:
     found = await to_thread(lambda: measure_window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
@@ -74,29 +74,29 @@ async def context(session: Session, _: str) -> None:
     session.screen.show(Text("\n".join(line.rstrip() for line in lines)))
 
 
-async def editor(session: Session, rest: str) -> None:
+async def write_in_editor(session: Session, rest: str) -> None:
     if text := await session.edit(rest, ".md"):
         session.terminal.suggest(text.rstrip("\n"))
 
 
-def auth_words(_session: Session, typed: str) -> Iterable[str]:
+def complete_auth(_session: Session, typed: str) -> Iterable[str]:
     from interlock.engine.client.credentials import provider_names
 
     return ("test", "set", "remove") if " " not in typed.lstrip() else provider_names()
 
 
-async def auth(session: Session, rest: str) -> None:
+async def run_auth(session: Session, rest: str) -> None:
     """Run `interlock auth`; a key is typed in the whole terminal."""
-    typed = [*words(rest), "-C", str(session.workspace)]
+    typed = [*split_words(rest), "-C", str(session.workspace)]
     if typed[0] == "set":
-        await session.terminal.handed_over(lambda: execute("auth", typed))
+        await session.terminal.handed_over(lambda: execute_command("auth", typed))
     else:
         await show_printed(session, "auth", typed)
 
 
-async def copy(session: Session, _: str) -> None:
+async def copy_last_answer(session: Session, _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
-    if is_plain():
+    if is_plain_terminal():
         raise UserError("This terminal has no clipboard that a program can reach.")
     text = await to_thread(lambda: travel.last_answer(session))
     if not text:
@@ -107,20 +107,20 @@ async def copy(session: Session, _: str) -> None:
     session.screen.note(f"Sent {len(text):,} characters to the terminal's clipboard.")
 
 
-def mcp_words(session: Session, typed: str) -> Iterable[str]:
+def complete_mcp(session: Session, typed: str) -> Iterable[str]:
     servers = session.available.own().servers
     return servers if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
 
 
-async def mcp(session: Session, rest: str) -> None:
+async def run_mcp(session: Session, rest: str) -> None:
     """Run an `mcp` command; signing in needs the whole terminal."""
 
-    typed = words(rest)
+    typed = split_words(rest)
     if typed[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
     here = ["-C", str(session.workspace), *(["--skip-trust"] if session.options.skip_trust else [])]
     if typed[:1] == ["auth"]:
-        await session.terminal.handed_over(lambda: execute("mcp", [*typed, *here]))
+        await session.terminal.handed_over(lambda: execute_command("mcp", [*typed, *here]))
     else:
         await show_printed(session, "mcp", [*here, *typed])
 
@@ -128,9 +128,11 @@ async def mcp(session: Session, rest: str) -> None:
 async def _take_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
-        raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
+        raise UserError(
+            f"No theme {name!r}.{suggest_nearest(name, [*THEMES])} There are {', '.join(THEMES)}."
+        )
     session.screen.theme = found
-    await _keep(session, "ui", "theme", found.name)
+    await _save_setting(session, "ui", "theme", found.name)
     session.screen.note(f"Theme {found.name}; kept in your settings.")
 
 
@@ -159,7 +161,7 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
 """Command → the question, what can be chosen and what each means, what counts now, and how it is taken."""
 
 
-async def dress(session: Session) -> None:
+async def apply_settings(session: Session) -> None:
     """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
         folder = abbreviate_home(str(session.workspace))
@@ -179,15 +181,15 @@ async def dress(session: Session) -> None:
             session.screen.note(f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn")
 
 
-async def vim(session: Session, _: str) -> None:
+async def toggle_vi_keys(session: Session, _: str) -> None:
     app = get_app()
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
-    await _keep(session, "general", "vimMode", on)
+    await _save_setting(session, "general", "vimMode", on)
     session.screen.note(f"vi keys are {'on' if on else 'off'}; kept in your settings.")
 
 
-async def _keep(session: Session, section: str, key: str, value: object) -> None:
+async def _save_setting(session: Session, section: str, key: str, value: object) -> None:
     """Save a value in the user's own settings. Raises `ConfigError`."""
 
     def write() -> None:
@@ -201,19 +203,19 @@ async def _keep(session: Session, section: str, key: str, value: object) -> None
 _SHOWN = 20
 
 
-def runs(session: Session, _: str) -> Iterable[str]:
+def complete_runs(session: Session, _: str) -> Iterable[str]:
     return [row.run for row in travel.list_workspace_runs(session)]
 
 
-async def resume(session: Session, rest: str) -> None:
+async def resume_run(session: Session, rest: str) -> None:
     name = rest.strip()
     if not name:
         found = await to_thread(lambda: travel.list_workspace_runs(session))
-        rows = [_row(row) for row in found if row.run != session.run]
+        rows = [_run_row(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
         chosen = await session.terminal.pick(
-            "Go on with which run?", rows, reading=_read_texts(session, rows)
+            "Go on with which run?", rows, reading=_read_run_texts(session, rows)
         )
         if chosen is None:
             return
@@ -225,7 +227,7 @@ _SEARCHED = 200
 """Runs whose conversations the picker searches: the newest."""
 
 
-def _read_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
+def _read_run_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
     """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
@@ -233,18 +235,20 @@ def _read_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
         yield
 
 
-def _row(row: RunRow) -> Row:
+def _run_row(row: RunRow) -> Row:
     return Row(
-        one_line(row.title) or row.workflow, f"{row.standing} · {ago(row.updated)} · {row.run}", row.run
+        one_line(row.title) or row.workflow,
+        f"{row.standing} · {format_age(row.updated)} · {row.run}",
+        row.run,
     )
 
 
-async def fork(session: Session, rest: str) -> None:
+async def fork_run(session: Session, rest: str) -> None:
     """Without a step, fork in place and switch; files here don't match an earlier step, so that fork has a folder."""
     if not rest.strip():
         await travel.fork_conversation(session)
         return
-    run, step = session.this_run, _step_in(rest, "/fork")
+    run, step = session.this_run, _parse_step(rest, "/fork")
     made = await to_thread(lambda: session.client.fork(run, step))
     session.screen.note(
         f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
@@ -252,15 +256,15 @@ async def fork(session: Session, rest: str) -> None:
     )
 
 
-def _step_in(text: str, command: str) -> int:
+def _parse_step(text: str, command: str) -> int:
     if not text.strip().removeprefix("-").isdecimal():
         raise UserError(f"{command} takes a step, got {text.strip()!r}. See the steps: /history")
     return int(text)
 
 
-async def rewind(session: Session, rest: str) -> None:
+async def rewind_run(session: Session, rest: str) -> None:
     if rest.strip():
-        point = travel.PastPrompt("", _step_in(rest, "/rewind"))
+        point = travel.PastPrompt("", _parse_step(rest, "/rewind"))
     else:
         found = await to_thread(lambda: travel.list_prompts(session))
         rows = [
@@ -282,14 +286,14 @@ async def rewind(session: Session, rest: str) -> None:
 
 
 def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
-    lines = Text("\n").join(Text(f"  {mark} {path}", CHANGED[mark]) for mark, path in changes[:_SHOWN])
+    lines = Text("\n").join(Text(f"  {mark} {path}", CHANGE_COLOURS[mark]) for mark, path in changes[:_SHOWN])
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")
     if changes:
         session.screen.show(lines)
 
 
-async def undo(session: Session, rest: str) -> None:
+async def undo_changes(session: Session, rest: str) -> None:
     run, call = session.this_run, None if rest.strip() == "all" else rest.strip()
     if call is not None:
         about = call

@@ -1,11 +1,19 @@
-"""pending: draws pending requests as lines: what would happen, why it is asked, and the commands that decide it."""
+"""pending_requests: draws open requests as lines: what would happen, why it is asked, and the commands that decide."""
 
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from interlock.cli.render.output import DECIDED, Paint, format_count, is_diff, one_line, shorten, visible
+from interlock.cli.render.output import (
+    DECISION_COLOURS,
+    Paint,
+    format_count,
+    is_diff,
+    one_line,
+    shorten,
+    visible,
+)
 from interlock.engine.client import state_home
 from interlock.engine.client.requests import (
     EDITS,
@@ -31,7 +39,7 @@ ALWAYS = {
 """Choice → flag of `resume`, and its label beside the command."""
 
 
-def screen(
+def request_screen_lines(
     run: str, title: str, requests: Sequence[Request], paint: Paint, limit: int | None = PREVIEW_LINES
 ) -> Iterator[str]:
     """Everything a person needs to decide on a run, line by line; `limit`: lines per preview."""
@@ -46,22 +54,22 @@ def screen(
         yield ""
         if others := find_alike_outcomes(request, requests[number:]):
             grouped |= {other["id"] for other in others}
-            yield from _group([request, *others], paint, limit, not_shown(run))
+            yield from _grouped_outcome_lines([request, *others], paint, limit, hidden_lines_hint(run))
             continue
         place = f"{number} of {count}: " if count > 1 else ""
-        yield from question(request, place, paint, limit, not_shown(run))
-        rows = commands(run, request)
+        yield from request_lines(request, place, paint, limit, hidden_lines_hint(run))
+        rows = decision_commands(run, request)
         width = max(len(label) for label, _ in rows)
         yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
     yield ""
-    yield from _together(run, requests, paint)
-    if address := served_at(state_home()):
+    yield from _combined_command_lines(run, requests, paint)
+    if address := find_server_address(state_home()):
         path = f"request/{requests[0]['id']}" if count == 1 else f"run/{run}"
         yield f"In a browser: {paint(f'{address}/{path}', 'cyan')}"
     yield paint("Nothing runs until then. Decide at any time, in any terminal, also after a restart.", "dim")
 
 
-def served_at(home: Path) -> str:
+def find_server_address(home: Path) -> str:
     """The address of this user's `interlock serve`; empty: none runs."""
     import socket
 
@@ -75,11 +83,11 @@ def served_at(home: Path) -> str:
     return address
 
 
-def not_shown(run: str) -> str:
+def hidden_lines_hint(run: str) -> str:
     return f", NOT shown here: interlock approvals {run}"
 
 
-def question(
+def request_lines(
     request: Request,
     count: str,
     paint: Paint,
@@ -102,15 +110,17 @@ def question(
     asker = f" (sub-agent {words.agent})" if words.agent else ""
     yield f"  Why: {words.why}{asker}"
     if not drawn_apart or words.shows == "text":
-        yield from (f"    {line}" for line in _preview(words.preview, paint, limit, more))
-    yield from (f"    {line}" for line in _details(words, paint))
+        yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, more))
+    yield from (f"    {line}" for line in _detail_lines(words, paint))
     if words.always and not (by_key and EDITS in request["choices"]):
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
         yield f"  Saved:  {words.saved}"
 
 
-def _group(requests: Sequence[Request], paint: Paint, limit: int | None, more: str) -> Iterator[str]:
+def _grouped_outcome_lines(
+    requests: Sequence[Request], paint: Paint, limit: int | None, more: str
+) -> Iterator[str]:
     """Unknown outcomes of one effect, a line each."""
     name = one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
@@ -129,19 +139,21 @@ _OF_GROUP = 6
 """A group shows so much less of its requests than a preview of its lines."""
 
 
-def _preview(text: str, paint: Paint, limit: int | None, more: str) -> Iterator[str]:
+def _preview_lines(text: str, paint: Paint, limit: int | None, more: str) -> Iterator[str]:
     lines = visible(text).splitlines()
-    yield from islice(marked(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
+    yield from (
+        islice(coloured_diff_lines(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
+    )
     if limit is not None and len(lines) > limit:
         yield paint(f"… {format_count(len(lines) - limit, 'more line')}{more}", "yellow")
 
 
-def marked(diff: str, paint: Paint) -> Iterator[str]:
+def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:
     """The diff in colour, with changed words in reverse video."""
-    from interlock.cli.render.worddiff import SIGNS, diff_lines
+    from interlock.cli.render.word_diff import SIGNS, parse_diff
 
     styles = {"added": "green", "removed": "red", "hunk": "cyan", "file": "bold"}
-    for line in diff_lines(diff):
+    for line in parse_diff(diff):
         style = styles.get(line.kind)
         sign, (first, changed) = SIGNS.get(line.kind, ""), line.pieces[0]
         pieces = ((sign, False), *line.pieces) if changed else ((sign + first, False), *line.pieces[1:])
@@ -150,10 +162,10 @@ def marked(diff: str, paint: Paint) -> Iterator[str]:
         )
 
 
-def _details(words: RequestView, paint: Paint) -> Iterator[str]:
+def _detail_lines(words: RequestView, paint: Paint) -> Iterator[str]:
     width = max((len(part.text) for part in words.parts), default=0)
     for part in words.parts:
-        verdict = paint(f"{part.decision:<5}", DECIDED.get(part.decision, "dim"))
+        verdict = paint(f"{part.decision:<5}", DECISION_COLOURS.get(part.decision, "dim"))
         yield f"· {part.text:<{width}}  {verdict} {paint(part.reason, 'dim')}"
     for one in words.questions:
         if words.headline != f"question: {one.text}":
@@ -162,7 +174,7 @@ def _details(words: RequestView, paint: Paint) -> Iterator[str]:
             yield f"  {number}. {option.label}  {paint(option.about, 'dim')}".rstrip()
 
 
-def commands(run: str, request: Request) -> list[tuple[str, str]]:
+def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every way to answer a request."""
     start, name = f"interlock resume {run}", request_name(request)
     rows: list[tuple[str, str]] = []
@@ -189,7 +201,7 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
     return rows
 
 
-def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
+def _combined_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
     start = f"interlock resume {run}"
     approvals = [request_name(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) > 1:

@@ -1,4 +1,4 @@
-"""keep: begins and ends the warm process, and says what a start from here would be."""
+"""warm_control: begins and ends the warm process, and says what a start from here would be."""
 
 import os
 import subprocess
@@ -11,32 +11,32 @@ from interlock.state.errors import ConfigError
 from interlock.state.text import parse_duration
 
 
-def from_here(stop: bool = False) -> tuple[int | None, str]:
+def check_warm_start(stop: bool = False) -> tuple[int | None, str]:
     """The warm process, and why a command that is started here isn't handed over; empty: it is.
 
     `stop`: end it.
     """
-    if (conn := warm_start.connected()) is None:
+    if (conn := warm_start.connect_to_warm_process()) is None:
         return None, "there is no warm process"
     with closing(conn):
         if stop:
             conn.sendall(warm_start.STOP)
             conn.recv(1)  # it has closed its end
-        why = "stopped" if stop else warm_start.why_cold() or warm_start.asked(conn, [])[1]
-        return warm_start.peer_of(conn)[0], why
+        why = "stopped" if stop else warm_start.cold_start_reason() or warm_start.request_fork(conn, [])[1]
+        return warm_start.peer_credentials(conn)[0], why
 
 
-def keep() -> None:
+def start_if_configured() -> None:
     """Begin it if the user's settings say so and nothing speaks against it; returns at once."""
     try:
-        wanted = not warm_start.why_cold() and wanted_s()
+        wanted = not warm_start.cold_start_reason() and configured_lifetime_s()
     except ConfigError:  # changed meanwhile; the next start reports it
         return
-    if wanted and from_here()[0] is None:
-        started(wanted, subprocess.DEVNULL)
+    if wanted and check_warm_start()[0] is None:
+        start_warm_process(wanted, subprocess.DEVNULL)
 
 
-def wanted_s() -> float:
+def configured_lifetime_s() -> float:
     """For how long the user's settings say to keep it; 0: not at all."""
     from interlock.services.config.settings import load_settings
 
@@ -45,13 +45,13 @@ def wanted_s() -> float:
     return parse_duration(loaded.settings.start.keep_warm)
 
 
-def started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
+def start_warm_process(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     """A shell starts it and ends, so that no process has it as a child."""
-    door = Path(warm_start.door()).absolute()
-    words = [sys.executable, "-P", "-m", "interlock.cli.warm.process", str(door), str(unused_s)]
+    door = Path(warm_start.socket_path()).absolute()
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm.warm_server", str(door), str(unused_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
-        env={**warm_start.imported_with(os.environ), "PATH": os.defpath},
+        env={**warm_start.import_time_variables(os.environ), "PATH": os.defpath},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -1,4 +1,4 @@
-"""first_start: without a key or a model, asks for one, tries it with a real request, and stores it.
+"""model_setup: without a key or a model, asks for one, tries it with a real request, and stores it.
 
 It prints plain lines, so it works in every terminal. Nothing is written until everything is known and has worked.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.cli.driving import is_plain
+from interlock.cli.driving import is_plain_terminal
 from interlock.cli.terminal import set_terminal
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
@@ -28,18 +28,18 @@ _SIGNAL_S = 0.5
 
 
 @contextmanager
-def held() -> Generator[None]:
+def hide_typed_input() -> Generator[None]:
     """Hide what is typed while nothing reads it, and keep it for the next question or prompt.
 
     Lasts until the process ends; before this, the terminal echoes. Where the cursor can't be moved, lines are typed
     in the terminal itself, and nothing is held.
     """
-    if is_plain():
+    if is_plain_terminal():
         yield
         return
-    with _quiet(termios.ICRNL, termios.ECHO | termios.ICANON):  # Enter stays \r
+    with _clear_terminal_flags(termios.ICRNL, termios.ECHO | termios.ICANON):  # Enter stays \r
         try:
-            _keep()
+            _store_typed_ahead()
             yield
         except SystemExit:  # interrupted in a question: turn bracketed paste off and show the cursor
             print("\x1b[?2004l\x1b[?25h", end="", flush=True)
@@ -47,22 +47,22 @@ def held() -> Generator[None]:
 
 
 @contextmanager
-def unechoed() -> Generator[None]:
+def disable_echo() -> Generator[None]:
     """Turn echo off where the terminal itself echoes lines. What was typed before isn't lost."""
-    if not is_plain():
+    if not is_plain_terminal():
         yield
         return
-    with _quiet(0, termios.ECHO):
+    with _clear_terminal_flags(0, termios.ECHO):
         yield
 
 
 @contextmanager
-def _quiet(input_flags: int, local_flags: int) -> Generator[None]:
+def _clear_terminal_flags(input_flags: int, local_flags: int) -> Generator[None]:
     """Clear these terminal flags. Ctrl-C still interrupts; SIGTERM restores the terminal first."""
     before, quiet = termios.tcgetattr(sys.stdin), termios.tcgetattr(sys.stdin)
     quiet[0] &= ~input_flags
     quiet[3] &= ~local_flags
-    ends = signal.signal(signal.SIGTERM, _leave)
+    ends = signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         set_terminal(quiet)
         yield
@@ -72,11 +72,11 @@ def _quiet(input_flags: int, local_flags: int) -> Generator[None]:
         signal.signal(signal.SIGTERM, ends)
 
 
-def _leave(number: int, _: object) -> None:
+def _exit_on_signal(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _keep() -> None:
+def _store_typed_ahead() -> None:
     """Keep what was typed before; the terminal had turned its Enters into newlines."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import store_typeahead
@@ -110,24 +110,24 @@ class _Chosen:
     model: str = "auto"
 
 
-def ask(options: Options) -> None:
+def set_up_model(options: Options) -> None:
     """Ask until something works, then store it. Raises `KeyboardInterrupt` if the person leaves; nothing is stored."""
     print(_WELCOME)
     settings, env = first_model.load_settings_and_env(options)
     try:
-        chosen = _until_it_works(lambda: _asked(settings, env), "\n\n")
+        chosen = _retry_until_valid(lambda: _ask_for_provider(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
         keys = "GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…"
         print(f"\nNothing was stored. Next time, or now: export {keys}, or -m provider:model")
         raise KeyboardInterrupt from None
-    _store(chosen, options.user_home)
+    _store_choice(chosen, options.user_home)
 
 
-def _asked(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    return _WAYS[_typed("Which one? [1] ", "1", _one_of(*_WAYS))](settings, env)
+def _ask_for_provider(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+    return _WAYS[_read_checked("Which one? [1] ", "1", _require_one_of(*_WAYS))](settings, env)
 
 
-def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
+def _retry_until_valid(work: Callable[[], T], end: str = "\n") -> T:
     """Repeat the work after each `UserError`, which is printed: what is wrong with what was typed, in one line."""
     while True:
         try:
@@ -136,9 +136,9 @@ def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
             print(problem, end=end)
 
 
-def _line(question: str, hidden: bool = False) -> str:
+def _read_line(question: str, hidden: bool = False) -> str:
     """Read a line, with anything typed before the question. `hidden`: shows stars, or nothing."""
-    if is_plain():
+    if is_plain_terminal():
         print(question, end="", flush=True)
         while not select.select([sys.stdin], [], [], _SIGNAL_S)[0]:
             pass  # `input` alone misses a signal that comes just before it reads
@@ -147,18 +147,18 @@ def _line(question: str, hidden: bool = False) -> str:
         return line
     from prompt_toolkit import PromptSession
 
-    from interlock.cli.session.editing import SessionInput
-    from interlock.cli.session.painting import HeldOutput
+    from interlock.cli.session.input_line import SessionInput
+    from interlock.cli.session.terminal_output import HeldOutput
 
     typed, shown = SessionInput(sys.stdin), HeldOutput(sys.stdout)
     return PromptSession[str](input=typed, output=shown, is_password=hidden).prompt(question)
 
 
-def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
-    return _until_it_works(lambda: check(_line(prompt).strip() or default))
+def _read_checked(prompt: str, default: str, check: Callable[[str], str]) -> str:
+    return _retry_until_valid(lambda: check(_read_line(prompt).strip() or default))
 
 
-def _one_of(*known: str) -> Callable[[str], str]:
+def _require_one_of(*known: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in known:
             raise UserError(f"{text!r} is none of {', '.join(known)}.")
@@ -167,35 +167,35 @@ def _one_of(*known: str) -> Callable[[str], str]:
     return check
 
 
-def _secret(prompt: str) -> str:
-    key = _line(prompt, hidden=True).strip().strip("'\"")
+def _read_key(prompt: str) -> str:
+    key = _read_line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UserError("That isn't a key. Keys contain letters, digits and punctuation, and no spaces.")
     return key
 
 
-def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+def _ask_for_gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
-    with unechoed():
-        key, models = _until_it_works(lambda: _gemini_tried(base, settings))
-    model = _auto_or_another(settings, models)
+    with disable_echo():
+        key, models = _retry_until_valid(lambda: _read_working_gemini_key(base, settings))
+    model = _ask_for_tiered_model(settings, models)
     elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
     return _Chosen({GEMINI_KEYS[0]: key, **elsewhere}, model)
 
 
-def _auto_or_another(settings: "Settings", models: Sequence[str]) -> str:
+def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
     """Show the models of a vendor that has a large and a small one, and return which was chosen."""
     short = ("auto", *(alias for alias in settings.model.aliases if alias != "image"))
-    print(f"It works. Models: {_list([*short, *models])}")
+    print(f"It works. Models: {_format_names([*short, *models])}")
 
     def known(text: str) -> str:
         first_model.check_model_name(settings, text)
         return text
 
-    return _typed("Model [auto: chosen for each prompt] ", "auto", known)
+    return _read_checked("Model [auto: chosen for each prompt] ", "auto", known)
 
 
-def _key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]:
+def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]:
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
     def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
@@ -203,29 +203,28 @@ def _key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]
         variable, address = first_model.key_variables(provider)
 
         def tried() -> tuple[str, list[str]]:
-            if not (key := _secret("Key (hidden): ")):
+            if not (key := _read_key("Key (hidden): ")):
                 raise UserError(_NO_KEY)
             print("Trying it …")
             return key, first_model.list_provider_models(provider, {**env, variable: key})
 
-        with unechoed():
-            key, models = _until_it_works(tried)
+        with disable_echo():
+            key, models = _retry_until_valid(tried)
         if provider in TIERS:
-            model = _auto_or_another(settings, models)
+            model = _ask_for_tiered_model(settings, models)
         else:
             print(
                 f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
             )
-            model = (
-                f"{provider}:{_typed('Model, such as anthropic/claude-sonnet-4.5: ', '', _one_in(models))}"
-            )
+            example = "Model, such as anthropic/claude-sonnet-4.5: "
+            model = f"{provider}:{_read_checked(example, '', _require_known_model(models))}"
         elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
         return _Chosen({variable: key, **elsewhere}, model)
 
     return asks
 
 
-def _one_in(models: Sequence[str]) -> Callable[[str], str]:
+def _require_known_model(models: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in models:
             raise UserError(f"No model {text!r}.{did_you_mean(text, models)} Give the name of one.")
@@ -234,9 +233,9 @@ def _one_in(models: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
-def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
+def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
-    if not (key := _secret("Key (hidden): ")):
+    if not (key := _read_key("Key (hidden): ")):
         raise UserError(_NO_KEY)
     models = first_model.list_gemini_models(base, key)
     trial = first_model.pick_cheap_gemini(settings, models)
@@ -245,41 +244,41 @@ def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     return key, models
 
 
-def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     first_model.check_provider_installed("openai")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
-        base = _line(f"Its address [{usual}] ").strip().rstrip("/") or usual
+        base = _read_line(f"Its address [{usual}] ").strip().rstrip("/") or usual
         base = base if "://" in base else f"http://{base}"
-        with unechoed():
-            key = _secret("Key (hidden; leave empty if none is needed): ")
+        with disable_echo():
+            key = _read_key("Key (hidden; leave empty if none is needed): ")
             return key, *first_model.list_served_models(base, key)
 
-    key, base, models = _until_it_works(server)
+    key, base, models = _retry_until_valid(server)
 
     def answers() -> str:
-        model = _picked(models)
+        model = _ask_for_model(models)
         print(f"Trying {visible(model)} …")
         first_model.send_server_test(base, key, model)
         return model
 
-    model = _until_it_works(answers)
+    model = _retry_until_valid(answers)
     print("It works.")
     return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
 
 
 _WAYS = {
-    "1": _gemini,
-    "2": _key_of("anthropic"),
-    "3": _key_of("openai"),
-    "4": _key_of("openrouter"),
-    "5": _compatible,
+    "1": _ask_for_gemini,
+    "2": _ask_for_key_of("anthropic"),
+    "3": _ask_for_key_of("openai"),
+    "4": _ask_for_key_of("openrouter"),
+    "5": _ask_for_compatible_server,
 }
 """Number in `_WELCOME` → what asks."""
 
 
-def _picked(models: Sequence[str]) -> str:
+def _ask_for_model(models: Sequence[str]) -> str:
     for number, name in enumerate(models[:_SHOWN], 1):
         print(f"  {number:>2}  {visible(name)}")
     if len(models) > _SHOWN:
@@ -293,17 +292,17 @@ def _picked(models: Sequence[str]) -> str:
         return text
 
     first = models[0] if models else ""
-    return _typed(f"Model [{visible(first)}] " if first else "Model: ", first, known)
+    return _read_checked(f"Model [{visible(first)}] " if first else "Model: ", first, known)
 
 
-def _store(chosen: _Chosen, home: Path) -> None:
+def _store_choice(chosen: _Chosen, home: Path) -> None:
     first_model.store_choice(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
     print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")
 
 
-def _list(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     shown = list(dict.fromkeys(names))
     more = f", … ({len(shown) - _SHOWN} more)" if len(shown) > _SHOWN else ""
     return ", ".join(map(visible, shown[:_SHOWN])) + more

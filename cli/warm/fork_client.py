@@ -1,4 +1,4 @@
-"""forked: starts programs of ours as forks of a process that has imported what they need (`forker`).
+"""fork_client: starts programs of ours as forks of a process that has imported what they need (`forker`).
 
 Where forks can't be trusted (not Linux), or that process can't live, each is started as a program of its own.
 """
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from interlock.cli.warm import WORD, imported_with
+from interlock.cli.warm import WORD, import_time_variables
 
 _COLD = "import sys; from importlib import import_module as i; sys.exit(i(sys.argv[1]).main(*sys.argv[2:]))"
 
@@ -73,7 +73,7 @@ class Fork:
 class Forker:
     """The process that forks. It is started when first asked, and ends unused, or when this one is gone."""
 
-    def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.warm.forker")) -> None:
+    def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.warm.fork_server")) -> None:
         self._program = program
         self._lock = threading.Lock()
         self._door: socket.socket | None = None
@@ -136,7 +136,7 @@ class Forker:
                 with theirs:
                     self._process = subprocess.Popen(
                         [sys.executable, "-P", *self._program, str(theirs.fileno())],
-                        env={**imported_with(os.environ), "PATH": os.environ.get("PATH", os.defpath)},
+                        env={**import_time_variables(os.environ), "PATH": os.environ.get("PATH", os.defpath)},
                         cwd="/",
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,

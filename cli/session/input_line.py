@@ -1,4 +1,4 @@
-"""editing: the input line: keys, history, folded pastes, and an editor for longer texts."""
+"""input_line: the input line: keys, history, folded pastes, and an editor for longer texts."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
 from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
-from interlock.cli.session.programs import image_from_clipboard, image_named
+from interlock.cli.session.external_programs import find_image_file, save_clipboard_image
 from interlock.cli.session.session import Session
 from interlock.cli.terminal import in_foreground
 from interlock.services.files.disk import make_private_directory
@@ -106,7 +106,9 @@ class InputHistory(History):
 
     def load_history_strings(self) -> list[str]:
         """The newest first, without duplicates."""
-        found = [self._pastes.put_back(*entry) for line in reversed(self._lines()) if (entry := _entry(line))]
+        found = [
+            self._pastes.put_back(*entry) for line in reversed(self._lines()) if (entry := _parse_entry(line))
+        ]
         return list(dict.fromkeys(found))
 
     def store_string(self, string: str) -> None:
@@ -134,7 +136,7 @@ class InputHistory(History):
         return text.splitlines()[-_ENTRIES:]
 
 
-def _entry(line: str) -> tuple[str, list[str]] | None:
+def _parse_entry(line: str) -> tuple[str, list[str]] | None:
     """None if the line is incomplete: its writer was killed."""
     try:
         read: object = json.loads(line)
@@ -190,7 +192,7 @@ STYLE = Style.from_dict(
 """The sixteen colours that every terminal maps to something readable on its background."""
 
 
-def input_buffer(
+def build_input_buffer(
     send: Callable[[str], None], completer: Completer, history: InputHistory, pastes: Pastes
 ) -> Buffer:
     """`send` gets the typed text with its pastes in full."""
@@ -209,21 +211,21 @@ def input_buffer(
     )
 
 
-def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
+def build_input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
     """The input's control; shows a search's match while it is typed."""
     marked: list[Processor] = [HighlightIncrementalSearchProcessor()]
     return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
 
-def input_keys(
+def build_input_keys(
     session: Session, buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
 ) -> KeyBindings:
     """The input's keys, besides those of emacs and vi. `next_mode` switches the approval mode."""
     keys, typing = KeyBindings(), has_focus(buffer)
     offered = Condition(lambda: buffer.complete_state is not None)
-    _add_sending(keys, typing, buffer)
-    _add_pasting(keys, typing, session, buffer, pastes)
-    _add_escape(keys, typing, session, buffer)
+    _add_sending_keys(keys, typing, buffer)
+    _add_pasting_keys(keys, typing, session, buffer, pastes)
+    _add_escape_keys(keys, typing, session, buffer)
 
     @keys.add("s-tab", filter=typing & ~offered)
     def _next_mode(_: KeyPressEvent) -> None:
@@ -242,7 +244,7 @@ def input_keys(
     return keys
 
 
-def _add_sending(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
+def _add_sending_keys(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
     @keys.add("enter", filter=typing)
     def _enter(_: KeyPressEvent) -> None:
         """Send, or accept the marked completion, already in the line; only a command's name is sent as well."""
@@ -262,17 +264,19 @@ def _add_sending(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
         buffer.insert_text("\n")
 
 
-def _add_pasting(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer, pastes: Pastes) -> None:
+def _add_pasting_keys(
+    keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer, pastes: Pastes
+) -> None:
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
-        image = image_named(event.data)
+        image = find_image_file(event.data)
         buffer.insert_text(pastes.image(image) if image else pastes.fold(event.data))
 
     @keys.add("c-v", filter=typing & (emacs_mode | vi_insert_mode))
     def _image(event: KeyPressEvent) -> None:
         async def paste() -> None:
             try:
-                found = await asyncio.to_thread(image_from_clipboard, session.home / "input" / "images")
+                found = await asyncio.to_thread(save_clipboard_image, session.home / "input" / "images")
             except InterlockError as error:
                 session.failed(error)
             else:
@@ -287,7 +291,7 @@ def _add_pasting(keys: KeyBindings, typing: Filter, session: Session, buffer: Bu
         buffer.delete_before_cursor(len(pastes.mark_before(buffer.document.text_before_cursor)))
 
 
-def _add_escape(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:
+def _add_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:
     """Escape closes the menu, else stops the agent; twice clears the line, which the history keeps."""
     plain = emacs_mode | vi_navigation_mode
 

@@ -1,4 +1,4 @@
-"""deciding: a question above the input line: what it shows, its menu, its keys, several edits as one list."""
+"""decision_panel: a question above the input line: what it shows, its menu, its keys, several edits as one list."""
 
 import asyncio
 import io
@@ -13,13 +13,13 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyPressEvent
 from rich.text import Text
 
-from interlock.cli.decisions import changed
+from interlock.cli.decisions import edit_arguments
 from interlock.cli.render.output import Paint, is_diff, one_line, visible
-from interlock.cli.render.pending import question
+from interlock.cli.render.pending_requests import request_lines
 from interlock.cli.session import blocks
-from interlock.cli.session.asking import MARK, cut_cells
-from interlock.cli.session.painting import size
+from interlock.cli.session.picker import MARK, cut_cells
 from interlock.cli.session.screen import Screen
+from interlock.cli.session.terminal_output import terminal_size
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     EDITS,
@@ -152,7 +152,7 @@ class Panel:
     async def _choose(self, way: AnswerChoice) -> None:
         if way.takes == "arguments":
             try:
-                self._finish([await self._desk.handed_over(lambda: changed(self.request))])
+                self._finish([await self._desk.handed_over(lambda: edit_arguments(self.request))])
             except UserError as error:
                 self.problem = str(error)
         elif way.takes == "reason":
@@ -207,7 +207,7 @@ Ask = Callable[[Panel], Awaitable[list[Decision]]]
 """Puts a panel on the terminal, and waits for what the person decides."""
 
 
-async def decide(
+async def ask_decisions(
     requests: Sequence[Request], screen: Screen, desk: Desk, color: bool, ask: Ask
 ) -> list[Decision]:
     """Ask about the requests, edits of one reply and unknown outcomes of one effect as lists.
@@ -216,25 +216,25 @@ async def decide(
     """
     made: list[Decision] = []
     settled: set[str] = set()
-    for title, several in _lists(requests):
-        screen.show(Text.assemble((title, "strong"), *_listed(several)))
+    for title, several in _decidable_lists(requests):
+        screen.show(Text.assemble((title, "strong"), *_listed_headlines(several)))
         panel = Panel(several, desk)
         found = await ask(panel)
-        _say(screen, panel, found)
+        _note_decisions(screen, panel, found)
         made += found
-        settled |= _settled(found, requests)
+        settled |= _settled_request_ids(found, requests)
         if not found and not panel.singly and not panel.elsewhere:
             return made
     for number, request in enumerate(requests, 1):
         if request["id"] in settled:
             continue
         count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-        show(screen, request, count, color)
+        show_request(screen, request, count, color)
         panel = Panel([request], desk)
         decisions = await ask(panel)
         if not decisions and not panel.elsewhere:
             break
-        _say(screen, panel, decisions)
+        _note_decisions(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
             more, ids = settle_others(decision, request, others)
@@ -243,7 +243,7 @@ async def decide(
     return made
 
 
-def _lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+def _decidable_lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Requests that one decision may answer, and what they are."""
     if edits := edits_to_decide_together(requests):
         yield f"{len(edits)} edits wait for you", edits
@@ -257,58 +257,58 @@ def _lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
             )
 
 
-def _settled(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
+def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
     """Ids that need no question any more after these decisions."""
     by_id = {request["id"]: request for request in requests}
     found = {decision.approval for decision in made}
     return found.union(*(settle_others(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
 
 
-def show(screen: Screen, request: Request, count: str, color: bool) -> None:
+def show_request(screen: Screen, request: Request, count: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
     if plan := reviewed_plan(request):
         screen.markdown(plan)
-    screen.show(Text.from_ansi(shown(request, count, color)))
+    screen.show(Text.from_ansi(request_text(request, count, color)))
     if describe_request(request).shows == "diff":
-        room = max(size().rows - _AROUND, _FEWEST)
-        screen.lines(preview(request, screen.width, min(room, PREVIEW_LINES)))
+        room = max(terminal_size().rows - _AROUND, _FEWEST)
+        screen.lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
 
 
-def shown(request: Request, count: str, color: bool) -> str:
+def request_text(request: Request, count: str, color: bool) -> str:
     """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
     text = io.StringIO()
     paint = _Colored(text) if color else Paint(text)
     more = f": [{_VIEW}]"
     paint.print_all(
-        ["", *question(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
+        ["", *request_lines(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
     )
     return text.getvalue().strip("\n")
 
 
-def preview(request: Request, width: int, limit: int | None = None) -> list[Text]:
+def preview_lines(request: Request, width: int, limit: int | None = None) -> list[Text]:
     """What would happen, as lines; `limit`: at most so many, and how to see the others."""
     text = describe_request(request).preview
     if is_diff(text):
-        return blocks.diff(text, width, limit, f"[{_VIEW}]")
+        return blocks.diff_texts(text, width, limit, f"[{_VIEW}]")
     return [Text(line) for line in visible(text).splitlines()]
 
 
-def whole(requests: Sequence[Request], width: int) -> Iterator[Text]:
+def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text]:
     """All that a pager shows of these requests."""
     for request in requests:
         yield Text(request_headline(request), "strong")
-        yield from preview(request, width)
+        yield from preview_lines(request, width)
         yield Text("")
 
 
-def _listed(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
+def _listed_headlines(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
     for number, request in enumerate(edits[:_LISTED], 1):
         yield f"\n  {number:>2}  {request_headline(request)}"
     if len(edits) > _LISTED:
         yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
 
 
-def _say(screen: Screen, panel: Panel, decisions: Sequence[Decision]) -> None:
+def _note_decisions(screen: Screen, panel: Panel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
         screen.note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")

@@ -1,4 +1,4 @@
-"""page: lays out parsed Markdown as terminal lines; long lines of code are left for the terminal to wrap."""
+"""markdown_layout: lays out parsed Markdown as terminal lines; long lines of code are left for the terminal to wrap."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -52,15 +52,15 @@ _ALIGN = re.compile(r"text-align:(left|right|center)")
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _markdown_parser() -> MarkdownIt:
     """Without reference links: the end of an answer can't change its beginning, and no text disappears."""
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return made.disable("reference")
 
 
-def parsed(lines: Sequence[str]) -> list[SyntaxTreeNode]:
+def parse_blocks(lines: Sequence[str]) -> list[SyntaxTreeNode]:
     """The text's blocks, each with its source lines (`map`)."""
-    return SyntaxTreeNode(_parser().parse("\n".join(lines))).children
+    return SyntaxTreeNode(_markdown_parser().parse("\n".join(lines))).children
 
 
 class Page:
@@ -80,13 +80,13 @@ class Page:
 
     def code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
         """Highlighted lines, without the first `skip` ones, which only give context."""
-        lexer = _lexer(language) if self._code and language else None
+        lexer = _find_lexer(language) if self._code and language else None
         if lexer is None:
             return [Text(line) for line in lines[skip:]]
         theme = _ANSI if self._code == "ansi" else Syntax.get_theme(self._code)
         shown = Text()
         for kind, text in lexer.get_tokens("\n".join(lines)):
-            shown.append(text, _without_background(theme.get_style_for_token(kind)))
+            shown.append(text, _drop_background(theme.get_style_for_token(kind)))
         made = [*shown.split("\n", allow_blank=True)]
         # A line stays uncoloured if the lexer changed its text.
         return [
@@ -101,7 +101,7 @@ class Page:
     def _sequence(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str], width: int) -> list[Text]:
         shown: list[Text] = []
         for index, node in enumerate(nodes):
-            if index and is_apart(nodes[index - 1].type, node, source):
+            if index and needs_blank_line(nodes[index - 1].type, node, source):
                 shown.append(Text(""))
             shown += self._block(node, source, width)
         return shown
@@ -110,7 +110,7 @@ class Page:
         match node.type:
             case "paragraph" | "heading":
                 style = "heading" if node.type == "heading" else ""
-                return self._wrapped(_inline(node, style), width)
+                return self._wrapped(_inline_text(node, style), width)
             case "bullet_list" | "ordered_list":
                 return self._list(node, source, width, number)
             case "blockquote":
@@ -130,7 +130,7 @@ class Page:
         first = number or int(str(node.attrs.get("start", 1)))
         for index, item in enumerate(node.children):
             mark = "• " if node.type == "bullet_list" else f"{first + index}. "
-            if index and is_apart(item.type, item, source):
+            if index and needs_blank_line(item.type, item, source):
                 shown.append(Text(""))
             lines = self._sequence(item.children, source, width - len(mark)) or [Text("")]
             shown.append(Text.assemble((mark, "accent"), lines[0]))
@@ -139,7 +139,7 @@ class Page:
 
     def _fenced(self, node: SyntaxTreeNode) -> list[Text]:
         lines = node.content.removesuffix("\n").split("\n") if node.content else []
-        language = language_of(node.info) if node.type == "fence" else ""
+        language = language_of_fence(node.info) if node.type == "fence" else ""
         shown = self.code(lines, language)
         if self.fences() and node.type == "fence":
             return [Text(f"{node.markup}{node.info}", "dim"), *shown, Text(node.markup, "dim")]
@@ -151,18 +151,20 @@ class Page:
         for cell in head.children[0].children:
             align = _ALIGN.search(str(cell.attrs.get("style", "")))
             justify = align[1] if align else "left"
-            table.add_column(_inline(cell, "strong"), justify=justify, overflow="fold")  # pyright: ignore[reportArgumentType]
+            table.add_column(_inline_text(cell, "strong"), justify=justify, overflow="fold")  # pyright: ignore[reportArgumentType]
         for row in body[0].children if body else ():
-            table.add_row(*(_inline(cell) for cell in row.children))
+            table.add_row(*(_inline_text(cell) for cell in row.children))
         options = self._console.options.update(width=max(width, 1))
         rows = self._console.render_lines(table, options, pad=False)
         return [_from_segments(row) for row in rows]
 
     def _wrapped(self, text: Text, width: int) -> list[Text]:
-        return [part for line in text.split("\n", allow_blank=True) for part in _wrap(line, max(width, 1))]
+        return [
+            part for line in text.split("\n", allow_blank=True) for part in _wrap_line(line, max(width, 1))
+        ]
 
 
-def _wrap(line: Text, width: int) -> Iterator[Text]:
+def _wrap_line(line: Text, width: int) -> Iterator[Text]:
     """Wrap at spaces. A word longer than a line stays whole: the terminal wraps it, and it can be copied."""
     line.expand_tabs(4)
     breaks: list[int] = []
@@ -178,13 +180,13 @@ def _wrap(line: Text, width: int) -> Iterator[Text]:
         yield part
 
 
-def safe(line: Text) -> Text:
+def strip_controls(line: Text) -> Text:
     """The line without control characters that a terminal would obey."""
     plain = escape_controls(line.plain)
     return line if plain == line.plain else Text(plain, line.style)
 
 
-def ansi(line: Text, console: Console) -> Iterator[str]:
+def to_ansi(line: Text, console: Console) -> Iterator[str]:
     """The line as ANSI text with its line end, whole however long it is."""
     if "\t" in line.plain:
         line = line.copy()
@@ -200,7 +202,7 @@ def ansi(line: Text, console: Console) -> Iterator[str]:
 
 
 @cache
-def _lexer(language: str) -> Lexer | None:
+def _find_lexer(language: str) -> Lexer | None:
     try:
         return get_lexer_by_name(language, stripnl=False)
     except ClassNotFound:
@@ -208,26 +210,26 @@ def _lexer(language: str) -> Lexer | None:
 
 
 @cache
-def _without_background(style: Style) -> Style:
+def _drop_background(style: Style) -> Style:
     """The style without a background, which would end with the text instead of the line."""
     return Style(
         color=style.color, bold=style.bold, italic=style.italic, underline=style.underline, dim=style.dim
     )
 
 
-def language_of(info: str) -> str:
+def language_of_fence(info: str) -> str:
     """The first word of a fence's info string: `python` of `python title="x"` or `{.python}`."""
     return next(iter(info.strip().strip("{}").lstrip(".").replace(",", " ").split()), "")
 
 
-def is_apart(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
+def needs_blank_line(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
     """Whether a blank line separates a block from the one before it."""
     at = (node.map or (0, 0))[0]
     written = at > 0 and not source[at - 1].strip(" \t>")
     return written or (node.type != "list_item" and not {before, node.type} <= _CLOSE)
 
 
-def hanging(line: Text, width: int) -> Iterator[Text]:
+def wrap_hanging(line: Text, width: int) -> Iterator[Text]:
     """Wrap at spaces; continuation lines are indented two more than the line itself."""
     line = line.copy()
     line.expand_tabs(4)
@@ -235,11 +237,11 @@ def hanging(line: Text, width: int) -> Iterator[Text]:
         yield line
         return
     indent = min(len(line.plain) - len(line.plain.lstrip(" ")), width // 2)
-    for number, part in enumerate(_wrap(line[indent:], width - indent - 2)):
+    for number, part in enumerate(_wrap_line(line[indent:], width - indent - 2)):
         yield Text(" " * (indent + 2 * bool(number))).append_text(part)
 
 
-def fold(text: Text, width: int) -> list[Text]:
+def fold_line(text: Text, width: int) -> list[Text]:
     """Split the line the way a terminal of this width wraps it."""
     text = text.copy()
     text.expand_tabs(4)
@@ -257,46 +259,48 @@ def _from_segments(row: Sequence[Segment]) -> Text:
     return text
 
 
-def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
+def _inline_text(node: SyntaxTreeNode, style: str = "") -> Text:
     text = Text(style=style)
     for child in node.children:
-        for content, kind in _pieces(child, Style()) if child.type != "inline" else _all(child, Style()):
+        for content, kind in (
+            _node_pieces(child, Style()) if child.type != "inline" else _child_pieces(child, Style())
+        ):
             text.append(content, kind)
     return text
 
 
-def _all(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+def _child_pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
     for child in node.children:
-        yield from _pieces(child, style)
+        yield from _node_pieces(child, style)
 
 
 _INLINE = {"em": Style(italic=True), "strong": Style(bold=True), "s": Style(strike=True)}
 
 
-def _pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+def _node_pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
     match node.type:
         case "em" | "strong" | "s":
-            yield from _all(node, style + _INLINE[node.type] if isinstance(style, Style) else style)
+            yield from _child_pieces(node, style + _INLINE[node.type] if isinstance(style, Style) else style)
         case "code_inline":
             yield node.content, "code"
         case "softbreak" | "hardbreak":
             yield "\n", style
         case "link":
-            yield from _link(node, style)
+            yield from _link_pieces(node, style)
         case "image":
-            yield f"[image: {node.content}] ({_url(node, 'src')})", style
+            yield f"[image: {node.content}] ({_visible_url(node, 'src')})", style
         case _:
             yield node.content, style
 
 
-def _link(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+def _link_pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
     """Link text followed by its address, so that nobody is misled about where it leads."""
-    words = [*_all(node, style)]
+    words = [*_child_pieces(node, style)]
     yield from ((text, "link") for text, _ in words)
-    url = _url(node, "href")
+    url = _visible_url(node, "href")
     if url and url not in ("".join(text for text, _ in words), f"mailto:{words[0][0] if words else ''}"):
         yield f" ({url})", "dim"
 
 
-def _url(node: SyntaxTreeNode, name: str) -> str:
+def _visible_url(node: SyntaxTreeNode, name: str) -> str:
     return visible(str(node.attrs.get(name, "")))

@@ -1,4 +1,4 @@
-"""forker: imports once what runs need, then forks a process for each request that comes through a socket.
+"""fork_server: imports once what runs need, then forks a process for each request that comes through a socket.
 
 It holds no key, setting, store, open file or thread: its prompts go to a script and to nobody, in a folder that it
 deletes. The fork alone reads what was handed over: a file (module, arguments, environment, folder), where to tell its
@@ -28,7 +28,7 @@ from pkgutil import iter_modules
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from interlock.cli.warm.forked import WORD
+from interlock.cli.warm.fork_client import WORD
 
 PROGRAM, _SESSION = "interlock.cli.main", "interlock.cli.session"
 """What is rehearsed and forked, and what is imported beside it: by name, as this room stands below them."""
@@ -67,7 +67,7 @@ def import_all(extras: bool = False) -> None:
     """
     gc.disable()  # as each start does; the rehearsed one turns it on again
     found = extras and find_spec("langchain_openai")
-    _rehearse(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
+    _run_prompt_with_each(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     session = import_module(_SESSION)
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini", "interlock.services.secrets.hidden"):
@@ -75,16 +75,16 @@ def import_all(extras: bool = False) -> None:
     for name, classes in _REPLIES.items():
         for one in classes if found or not name.startswith("openai") else ():
             getattr(import_module(name), one).model_rebuild()
-    _forget()
+    _drop_rehearsal_objects()
 
 
 def rehearse() -> None:
     """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
-    _rehearse(_SCRIPTED)
-    _forget()
+    _run_prompt_with_each(_SCRIPTED)
+    _drop_rehearsal_objects()
 
 
-def _forget() -> None:
+def _drop_rehearsal_objects() -> None:
     from interlock.services.process.supervisor_client import SUPERVISORS
 
     SUPERVISORS.stop()
@@ -95,7 +95,7 @@ def _forget() -> None:
         raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
 
 
-def _rehearse(*models: str) -> None:
+def _run_prompt_with_each(*models: str) -> None:
     """Run a prompt with each. Raises `RuntimeError` if the first can't."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -104,7 +104,7 @@ def _rehearse(*models: str) -> None:
     ):
         deaf.bind(("127.0.0.1", 0))
         before, streams = {**os.environ}, (sys.stdout, sys.stderr)
-        os.environ.update(_alone(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
+        os.environ.update(_isolated_environment(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
         sys.stdout, sys.stderr = told, told
         os.chdir(folder)
         try:
@@ -120,7 +120,7 @@ def _rehearse(*models: str) -> None:
             raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
 
 
-def _alone(folder: str, nobody: str) -> dict[str, str]:
+def _isolated_environment(folder: str, nobody: str) -> dict[str, str]:
     """Files and variables of a run that reaches nobody."""
     Path(folder, ".interlock").mkdir()
     Path(folder, ".interlock", "settings.json").write_text(
@@ -137,14 +137,14 @@ def _alone(folder: str, nobody: str) -> dict[str, str]:
     }
 
 
-def close_all_but(kept: set[int]) -> None:
+def close_descriptors_except(kept: set[int]) -> None:
     for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - names, not paths
         if number not in kept:
             with suppress(OSError):  # the listing's own
                 os.close(number)
 
 
-def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
+def run_in_environment(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     """Take this environment, and the streams 0, 1 and 2 as Python makes them; returns `call`'s exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
@@ -152,9 +152,9 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     time.tzset()
     tempfile.tempdir = None
     assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
-    sys.stdin = sys.__stdin__ = as_text(io.FileIO(0, "r", closefd=False), sys.__stdin__)
-    sys.stdout = sys.__stdout__ = as_text(io.FileIO(1, "w", closefd=False), sys.__stdout__)
-    sys.stderr = sys.__stderr__ = as_text(io.FileIO(2, "w", closefd=False), sys.__stderr__)
+    sys.stdin = sys.__stdin__ = open_text_stream(io.FileIO(0, "r", closefd=False), sys.__stdin__)
+    sys.stdout = sys.__stdout__ = open_text_stream(io.FileIO(1, "w", closefd=False), sys.__stdout__)
+    sys.stderr = sys.__stderr__ = open_text_stream(io.FileIO(2, "w", closefd=False), sys.__stderr__)
     code = 1
     try:
         code = call() or 0
@@ -167,7 +167,7 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     return code
 
 
-def as_text(raw: io.FileIO, like: TextIO) -> io.TextIOWrapper:
+def open_text_stream(raw: io.FileIO, like: TextIO) -> io.TextIOWrapper:
     """A stream as Python makes it at start-up."""
     fd = raw.fileno()
     binary = io.BufferedWriter(raw) if raw.writable() else io.BufferedReader(raw)
@@ -175,11 +175,11 @@ def as_text(raw: io.FileIO, like: TextIO) -> io.TextIOWrapper:
     return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
 
 
-def _noticed(_: int, __: FrameType | None) -> None:
+def _ignore_signal(_: int, __: FrameType | None) -> None:
     """With a handler, a signal wakes `select`."""
 
 
-class Forks:
+class ForkServer:
     """Forks until nobody asks any more, and reports each process's end."""
 
     def __init__(self, door: socket.socket) -> None:
@@ -191,7 +191,7 @@ class Forks:
         """Process → where its end is told."""
 
     def serve(self, unused_s: float) -> None:
-        signal.signal(signal.SIGCHLD, _noticed)
+        signal.signal(signal.SIGCHLD, _ignore_signal)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         while ready := self.ready(None if self._telling else unused_s):
             if self._wake in ready:
@@ -228,11 +228,11 @@ class Forks:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if (told := self._telling.pop(ended[0], None)) is not None:
-                    tell(told, ended[1])
+                    write_word(told, ended[1])
                     os.close(told)
 
     def begin(self, told: int, request: int, *fds: int) -> NoReturn:
-        tell(told, os.getpid())
+        write_word(told, os.getpid())
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -241,12 +241,12 @@ class Forks:
         told, *moved = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (told, *fds))
         for fd, number in zip(moved, numbers, strict=True):
             os.dup2(fd, number)
-        close_all_but({*numbers, told})
+        close_descriptors_except({*numbers, told})
         code = 1
         with suppress(OSError):  # the folder is gone
             os.chdir(given["cwd"])
-            code = become(given["env"], lambda: self.call(given, told))
-        tell(told, (code & 0xFF) << 8)  # the process that forks may be gone
+            code = run_in_environment(given["env"], lambda: self.call(given, told))
+        write_word(told, (code & 0xFF) << 8)  # the process that forks may be gone
         os._exit(code)
 
     def call(self, given: Mapping[str, Any], told: int) -> int | None:  # noqa: ARG002
@@ -254,14 +254,14 @@ class Forks:
         return import_module(given["module"]).main(*given["arguments"])
 
 
-def tell(told: int, word: int) -> None:
+def write_word(told: int, word: int) -> None:
     with suppress(OSError):  # nobody listens
         os.write(told, word.to_bytes(WORD, sys.byteorder))
 
 
 def main(door: str) -> None:
     import_all()
-    Forks(socket.socket(fileno=int(door))).serve(UNUSED_S)
+    ForkServer(socket.socket(fileno=int(door))).serve(UNUSED_S)
 
 
 if __name__ == "__main__":
