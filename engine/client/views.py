@@ -198,13 +198,15 @@ class Views:
 
         return state_directory_sizes(self.home)
 
-    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "retention.Plan":
+    def prune_plan(
+        self, now: float, keep_days: int | None, max_gb: float | None
+    ) -> "retention.RetentionPlan":
         """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
         from interlock.engine.store.retention import plan_retention
 
         return plan_retention(self.home, now, keep_days, max_gb)
 
-    def prune(self, planned: "retention.Plan") -> "Iterator[retention.Due]":
+    def prune(self, planned: "retention.RetentionPlan") -> "Iterator[retention.DueRun]":
         """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
         from interlock.engine.store.retention import delete_due_runs
 

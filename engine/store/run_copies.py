@@ -210,7 +210,7 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             fetch_snapshot(old, source, commit)
-        ShadowRepository(to / "snapshots" / name).copy_from(source, commits)
+        ShadowRepository(to / "snapshots" / name).copy_snapshots(source, commits)
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
