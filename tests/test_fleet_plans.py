@@ -46,7 +46,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
             owner, name, lambda one, sql, *given: seen.setdefault(noted(sql)) or told(one, sql, *given)
         )
 
-    note(PostgresConnection, "_sent", str)
+    note(PostgresConnection, "_execute_raw", str)
     for name in ("_all", "_one", "_changes"):
         note(ProcrastinateJobs, name, _numbered)
     _life(run, f"script:{script}")

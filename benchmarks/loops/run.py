@@ -36,7 +36,9 @@ def detected(trace: Trace, judge: random.Random | None) -> tuple[int, str] | Non
         state.take(turn)
         if judge is not None and state.check_due:
             looping = trace.begins is not None and number >= trace.begins + 5
-            state.apply_judgement({"confidence": _confidence(judge, looping), "double": _confidence(judge, looping)})
+            state.apply_judgement(
+                {"confidence": _confidence(judge, looping), "double": _confidence(judge, looping)}
+            )
         for event in _EVENTS.validate_python(events):
             if state.at_event is None:
                 state.take(event)

@@ -29,9 +29,8 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, open_reader, state_home
+from interlock.engine.store import Store, blame_damaged_rows, open_reader, state_home
 from interlock.engine.store import runs as rows
-from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import SessionState
 from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
@@ -289,7 +288,7 @@ class Client(Views):
 
     def diagnosed(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""
-        return diagnosed(self.home / "interlock.db")
+        return blame_damaged_rows(self.home / "interlock.db")
 
     def stop_on_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.integrity import damage, damaged_pages, diagnosed, unreadable
+from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, blame_damaged_rows, open_reader
+from interlock.engine.store.integrity import damage, damaged_pages, unreadable
 from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]
@@ -45,7 +45,7 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
 
         yield from (Finding("note", "mended", line) for line in rebuild_rows(home, tell("comparing", "runs")))
     verifying = tell("verifying", "runs")
-    with diagnosed(home / "interlock.db"):
+    with blame_damaged_rows(home / "interlock.db"):
         runs, records = Client.for_this_user().runs(), list[tuple[str, str]]()
         for number, run in enumerate(runs, 1):
             verifying(number, len(runs))

@@ -18,10 +18,9 @@ from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
 from interlock.engine.masking import SecretNotice
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store
+from interlock.engine.store import Store, blame_damaged_rows
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.foreign_saver import saver_for
-from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
@@ -127,7 +126,7 @@ class Drive:
         self.stop.token.overdue = exit_when_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
-            with diagnosed(self.store.path):
+            with blame_damaged_rows(self.store.path):
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
@@ -149,14 +148,14 @@ class Drive:
         Raises `RunError` if today's graphs can't resume from it.
         """
         snapshot = await self._read_snapshot()
-        with diagnosed(self.store.path):
+        with blame_damaged_rows(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._pending_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        with self.pipeline.reading_state(), diagnosed(self.store.path):
+        with self.pipeline.reading_state(), blame_damaged_rows(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _advance_once(self, graph_input: Any) -> None:

@@ -15,9 +15,8 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store
+from interlock.engine.store import Store, blame_damaged_rows
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
-from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import (
     first_task,
     read_options,
@@ -164,7 +163,7 @@ def hand_over_to_workers(
     from interlock.engine.store.queue import give, hand_to_workers
 
     if options.limits or options.queue or not decisions:
-        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 set_run_option(conn, row.run, "limits", {**before, **options.limits})
@@ -179,7 +178,7 @@ def hand_over_to_workers(
 
 def answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
-    with diagnosed(store.path), closing(store.connect()) as conn:
+    with blame_damaged_rows(store.path), closing(store.connect()) as conn:
         return {*list_answered_interrupts(conn, run)}
 
 

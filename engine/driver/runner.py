@@ -60,9 +60,8 @@ from interlock.engine.driver.stop import Stop, exit_if_blocked
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store
+from interlock.engine.store import Store, blame_damaged_rows
 from interlock.engine.store.approvals import cancel_run
-from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import (
     Definition,
     NewRun,
@@ -419,7 +418,7 @@ async def _drive_under_lease(
 
     async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:
         try:
-            with diagnosed(store.path):
+            with blame_damaged_rows(store.path):
                 drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
                 try:
                     if placed := prepared.options.placed:
@@ -459,7 +458,7 @@ async def _store_queued_run(
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquire_stoppable_lease(door.store, run, prepared.options.stale_after_s, door.stop)
     try:
-        with diagnosed(door.store.path):
+        with blame_damaged_rows(door.store.path):
             drive = Drive(door.store, lease, chosen, prepared, bus, door.stop)
             try:
                 with drive.conn.transaction(synced=True) as conn:
@@ -517,7 +516,7 @@ async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfi
     try:
         if snapshot is None:
             snapshot, _ = await drive.resume_input()
-        with diagnosed(drive.store.path):
+        with blame_damaged_rows(drive.store.path):
             try:
                 return conclude_drive(drive, chosen, snapshot, context, error, prepared.warnings)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output

@@ -5,8 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from interlock.engine.options import Options, Outcome
-from interlock.engine.store import Store, queue
-from interlock.engine.store.integrity import diagnosed
+from interlock.engine.store import Store, blame_damaged_rows, queue
 from interlock.engine.store.queue import Schedule, need_queue
 
 STATE_OPTIONS = ("mode", "protocol")
@@ -28,6 +27,6 @@ def store_schedule(
         options=kept,
         input=input,
     )
-    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+    with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
         first = queue.add(need_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})

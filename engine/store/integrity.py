@@ -4,13 +4,12 @@ import base64
 import hmac
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.store import Store, explain_store_errors, open_adapter, open_reader
+from interlock.engine.store import Store, open_reader
 from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
@@ -30,7 +29,7 @@ from interlock.engine.store.connection import Column, Connection, sha256_hex
 from interlock.engine.store.tables import TABLE, TABLES
 from interlock.services.files.blobs import Blobs, inflate_body
 from interlock.state.clock import unix_time
-from interlock.state.errors import InterlockError, StoreError, UserError
+from interlock.state.errors import StoreError, UserError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -362,32 +361,3 @@ def is_signed(public: str, signature: str, text: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-@contextmanager
-def diagnosed(path: Path) -> Generator[None]:
-    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
-    with explain_store_errors(path):
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, (InterlockError, *open_adapter(path).connection.errors)):
-                _raise_if_damaged(path, error)
-            raise
-
-
-_MOST = 3
-"""Damaged rows an error lists; `doctor --store` lists all."""
-
-
-def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    with open_reader(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
-            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
-            f"if that isn't why: {type(error).__name__}: {error}"
-        ) from error

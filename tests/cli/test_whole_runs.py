@@ -343,7 +343,7 @@ def test_debug_shows_where_a_bug_inside_a_run_came_from(
     def broken(*_: object) -> int:
         raise ZeroDivisionError("somewhere deep")
 
-    monkeypatch.setattr("interlock.services.models.chat.ChatModels.limit", broken)
+    monkeypatch.setattr("interlock.services.models.chat.ChatModels.context_window", broken)
     plain, told = (run(*_model(tmp_path), *flags, "-p", "go") for flags in ((), ("-d",)))
     assert (plain.code, told.code) == (1, 1)
     assert "ZeroDivisionError: somewhere deep" in plain.err
