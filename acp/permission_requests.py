@@ -64,7 +64,7 @@ def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
         content += diff_contents(request["preview"], drawing.path(request["args"]))
     elif words.preview:
         content.append(content_block(visible(words.preview)))
-    about = [*_description_lines(words)]
+    about = [*_build_description_lines(words)]
     return {
         "toolCallId": tool_call_id(request, drawing),
         "title": words.headline,
@@ -75,7 +75,7 @@ def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
     }
 
 
-def _description_lines(words: RequestView) -> list[str]:
+def _build_description_lines(words: RequestView) -> list[str]:
     lines = [words.why, words.note]
     lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
     return [line for line in (*lines, *question_lines(words)) if line]
@@ -92,7 +92,7 @@ def question_lines(words: RequestView) -> list[str]:
 
 
 def tool_call_id(request: Pending, drawing: UpdateRenderer) -> str:
-    return drawing.name(request["id"].rpartition("-")[0], request["agent"], request["call"])
+    return drawing.make_tool_call_id(request["id"].rpartition("-")[0], request["agent"], request["call"])
 
 
 async def request_permission(

@@ -70,7 +70,7 @@ class UpdateRenderer:
         self._streamed = False
         """Whether the answer came in pieces."""
 
-    def name(self, run: str, agent: str, call: str) -> str:
+    def make_tool_call_id(self, run: str, agent: str, call: str) -> str:
         return "/".join(filter(None, (run, agent, call)))
 
     def updates(self, event: Event, replaying: bool) -> Iterator[Update]:
@@ -128,7 +128,7 @@ class UpdateRenderer:
         return _call_update(name, status="completed" if well else "failed")
 
     def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
-        name = self.name(self.run, event.agent, event.tool_id)
+        name = self.make_tool_call_id(self.run, event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
             self._output[name] = (self._output.get(name, "") + event.text)[-_SHOWN_OUTPUT:]
             if name in self._in_terminal:

@@ -245,7 +245,7 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
-def ask_person(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
+def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
     """Ask one request after the other, until the person says later (or presses Ctrl-C or Ctrl-D)."""
     decisions: list[Decision] = []
     settled: set[str] = set()

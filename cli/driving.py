@@ -34,10 +34,10 @@ def text_view(
     title: str, decided: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
 ) -> View:
     """The view for a person, who is asked if they sit at a terminal."""
-    from interlock.cli.decisions import ask_person, can_ask
+    from interlock.cli.decisions import ask_for_decisions, can_ask
     from interlock.cli.render.text_view import TextView
 
-    return TextView(title, decided, verbose, for_people, ask_person if can_ask() else None)
+    return TextView(title, decided, verbose, for_people, ask_for_decisions if can_ask() else None)
 
 
 def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:

@@ -21,7 +21,7 @@ class Foreground:
 FOREGROUND = Foreground()
 
 
-def set_terminal(settings: list[Any]) -> None:
+def set_terminal_attributes(settings: list[Any]) -> None:
     """Change the terminal's settings. Raises `termios.error` if it is gone."""
     FOREGROUND.wait()
     termios.tcsetattr(sys.stdin, termios.TCSANOW, settings)

@@ -322,10 +322,10 @@ def _check_workflow(found: Any, name: str, doc: str) -> Pipeline:
             "way, or a person"
         )
     found.compile()
-    return found if found.summary else set_summary(found, doc)
+    return found if found.summary else set_summary_from_docstring(found, doc)
 
 
-def set_summary(found: Pipeline, doc: str) -> Pipeline:
+def set_summary_from_docstring(found: Pipeline, doc: str) -> Pipeline:
     """Set the summary to the docstring's first line, without a leading `NAME: `."""
     first = doc.strip().partition("\n")[0].removeprefix(f"{found.name}: ").rstrip(".")
     object.__setattr__(found, "summary", first or "a workflow of yours")

@@ -134,7 +134,7 @@ def _insert_processors(graph: Graph, processors: Sequence[Processor]) -> Graph:
         between += pairwise(way)
         (first if side == "before" else last)[subgraph] = names[0] if side == "before" else names[-1]
 
-    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def redirect_edges(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if declare is Graph.edge:
             source, target = arguments
             return last.get(source, source), first.get(target, target)
@@ -144,7 +144,7 @@ def _insert_processors(graph: Graph, processors: Sequence[Processor]) -> Graph:
             return last.get(source, source), *router, entered
         return arguments
 
-    made = _rebuild_graph(graph, change, {p.name: p.node for p in processors})
+    made = _rebuild_graph(graph, redirect_edges, {p.name: p.node for p in processors})
     for source, target in between:
         made.edge(source, target)
     return made
@@ -182,11 +182,13 @@ def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
 def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
-    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def replay_declaration(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         taken = declare is Graph.subgraph and arguments[0] == name
         return (*arguments[:3], replayed) if taken else arguments
 
-    return replace(chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_graph(graph, change)))
+    return replace(
+        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_graph(graph, replay_declaration))
+    )
 
 
 def _rebuild_graph(
@@ -218,7 +220,7 @@ def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], 
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
 
-    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def replace_node_declaration(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if declare is not kind or arguments[0] != name:
             return arguments
         if not inner:
@@ -226,7 +228,7 @@ def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], 
         subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
         return name, _rebuild_with_node(subgraph, inner, other, due), *arguments[2:]
 
-    return _rebuild_graph(graph, change)
+    return _rebuild_graph(graph, replace_node_declaration)
 
 
 def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:

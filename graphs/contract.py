@@ -113,7 +113,9 @@ def check_reachability(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]
         )
 
 
-def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]) -> None:
+def reject_concurrent_joins(
+    name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]
+) -> None:
     """No two joins may wait at the same time: both would run once nothing else is left to do."""
 
     def before(first: str, second: str) -> bool:

@@ -16,7 +16,6 @@ from interlock.graphs.contract import (
     Contract,
     channel_types,
     check_branch_writes,
-    check_joins,
     check_key_names,
     check_key_types,
     check_reachability,
@@ -26,6 +25,7 @@ from interlock.graphs.contract import (
     join_branches,
     label,
     reducer_of,
+    reject_concurrent_joins,
     type_hints,
     with_run_channels,
     wrap_node,
@@ -335,7 +335,7 @@ class Graph:
                     f"{self.name}: {old!r} can't be renamed to {name!r}: expected an old and a new node."
                 )
         check_reachability(self.name, set(self._contracts), self._edges)
-        check_joins(self.name, self.joins, self._edges)
+        reject_concurrent_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
             check_branch_writes(
                 self.name, join_branches(sources, target, self._edges), self._keys_without_reducer

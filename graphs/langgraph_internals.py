@@ -396,11 +396,11 @@ def _with_remote_graphs(compiled: Any) -> Any:
     Their types and their state aren't here, and their server gets a thread that it takes.
     """
     made = copy(compiled)
-    made.nodes = {name: _wrap_remote_node(node) for name, node in compiled.nodes.items()}
+    made.nodes = {name: _replace_remote_graphs_in_node(node) for name, node in compiled.nodes.items()}
     return made
 
 
-def _wrap_remote_node(node: Any) -> Any:
+def _replace_remote_graphs_in_node(node: Any) -> Any:
     from langgraph.pregel.remote import RemoteGraph
 
     inner = {id(one): _with_remote_graphs(one) for one in node.subgraphs if is_graph(one)}

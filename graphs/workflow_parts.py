@@ -53,13 +53,13 @@ def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
         raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
 
     @node(reads=("passes",), writes=("passes",), labels=("again", "enough"))
-    async def passed(state: State) -> State:
+    async def count_loop_pass(state: State) -> State:
         times = state.get("passes", {}).get(name, 0)
         if times >= most:
             return {"label": "enough"}
         return {"label": "again", "passes": {name: times + 1}}
 
-    g.node(name, passed)
+    g.node(name, count_loop_pass)
     g.by_label(name, {"again": again, "enough": enough})
     g.bounds.add(name)
 

@@ -279,7 +279,7 @@ def _fit_texts(texts: Sequence[str], most: int) -> list[str]:
     return [*texts[:1], *newest]
 
 
-def _person_texts(dropped: Sequence[Message]) -> list[str]:
+def _collect_user_texts(dropped: Sequence[Message]) -> list[str]:
     said = (m.text for m in dropped if m.role == "user" and m.origin in (None, "person"))
     return [_indent_texts(text) for text in said if text.strip()]
 
@@ -306,7 +306,7 @@ def _skill_texts(dropped: Sequence[Message]) -> list[str]:
 
 
 _KINDS: dict[str, Callable[[Sequence[Message]], list[str]]] = {
-    "words": _person_texts,
+    "words": _collect_user_texts,
     "rejected": _rejected_texts,
     "skills": _skill_texts,
 }

@@ -174,17 +174,17 @@ def prompt_end(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runti
     if outcome.stop is not None:
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
-        return _prompt_end_keys(
+        return _make_prompt_end(
             "stopped_by_hook", f"{_hook_in_words(event, outcome)} stopped the run", reason
         )
     if outcome.decision == "block":
         reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
-        return _prompt_end_keys("blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {what}", reason)
+        return _make_prompt_end("blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {what}", reason)
     return None
 
 
-def _prompt_end_keys(
+def _make_prompt_end(
     status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str
 ) -> PromptEnd:
     cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"

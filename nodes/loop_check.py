@@ -189,7 +189,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
-        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_most_repeated_call(deps, state)}"}
+        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_describe_most_repeated_call(deps, state)}"}
         if loop
         else {},
     }
@@ -265,7 +265,7 @@ async def ask_confidence(role: str, state: LoopCheckState, runtime: Runtime[Deps
     return found.answer.unproductive_state_confidence if found else None
 
 
-def _most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
+def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
     last = recent_entries(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]

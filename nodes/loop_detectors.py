@@ -167,9 +167,9 @@ class RepetitionDetector:
                 older = self._older = seen
                 seen = self._seen = {}
         if len(text) > KEPT:
-            self._drop_oldest(len(text) - _SPAN - CHUNK)
+            self._drop_oldest_text(len(text) - _SPAN - CHUNK)
 
-    def _drop_oldest(self, count: int) -> None:
+    def _drop_oldest_text(self, count: int) -> None:
         """Forget the first characters and, on the second drop, the chunks that occur only there."""
         self._text = self._text[count:]
         self._base += count

@@ -26,7 +26,7 @@ _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", 
 @node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A server missing from settings is an error with the nearest names."""
-    asked = load_mcp_input(state, runtime.context)
+    asked = parse_mcp_request(state, runtime.context)
     known = [view.name for view in runtime.context.mcp.views()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
     if asked.server is None or asked.server in known:
@@ -48,7 +48,7 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
 async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
-    asked = load_mcp_input(state, deps)
+    asked = parse_mcp_request(state, deps)
     await deps.mcp.ready(asked.server)
     views = [view for view in deps.mcp.views() if asked.server in (None, view.name)]
     update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
@@ -62,7 +62,7 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = load_mcp_input(state, runtime.context)
+    asked = parse_mcp_request(state, runtime.context)
     return _result_update(
         runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or "")
     )
@@ -70,7 +70,7 @@ async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = load_mcp_input(state, runtime.context)
+    asked = parse_mcp_request(state, runtime.context)
     found = await runtime.context.mcp.prompt(asked.server or "", asked.name or "", asked.args)
     return _result_update(runtime.context, found)
 
@@ -80,7 +80,7 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A call's answer is the last record of its batch."""
     if state["mcp_status"]:
         return {}
-    if load_mcp_input(state, runtime.context).action != "call":
+    if parse_mcp_request(state, runtime.context).action != "call":
         return {"mcp_status": "done"}
     answer = runtime.context.transcript.message(state["head"])
     ended: McpState = {"found": state["head"], "mcp_status": "done"}
@@ -164,7 +164,7 @@ async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResul
     return CallView(id=call.id, name=name, args=parsed)
 
 
-def load_mcp_input(state: McpState, deps: Deps) -> McpInput:
+def parse_mcp_request(state: McpState, deps: Deps) -> McpInput:
     return McpInput.model_validate_json(deps.transcript.message(state["request"]).text)
 
 

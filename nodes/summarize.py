@@ -154,7 +154,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def rule_for_input(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+def choose_rule_for_given_output(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = output_rule(settings, tool)
     if tool in PAGED or rule.how == "truncate":
@@ -165,7 +165,7 @@ def rule_for_input(settings: Settings, tool: str, max_output_tokens: int) -> Out
 def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
         text = deps.transcript.message(state["source"]).text
-        rule = rule_for_input(deps.settings, state["tool"], state["max_output_tokens"])
+        rule = choose_rule_for_given_output(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
     key = call_key_of(state)
     call, result = deps.journal.call(key), recorded_result(deps.journal, key)

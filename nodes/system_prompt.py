@@ -260,7 +260,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
 _TABLES = {"main": MAIN, "task": TASK, "small main": SMALL, "small task": SMALL_TASK}
 
 
-def _make_gather_node(table: Sequence[PromptSection], name: str) -> Callable[..., Any]:
+def _make_section_selection_node(table: Sequence[PromptSection], name: str) -> Callable[..., Any]:
     """A node that says which of the table's sections stand; a diagram draws them as its branches."""
 
     async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
@@ -272,7 +272,7 @@ def _make_gather_node(table: Sequence[PromptSection], name: str) -> Callable[...
 
 
 GATHERS = {
-    table: _make_gather_node(sections, f"gather_{table.replace(' ', '_')}")
+    table: _make_section_selection_node(sections, f"gather_{table.replace(' ', '_')}")
     for table, sections in _TABLES.items()
 }
 """Table, as `load_override` names it → the node that gathers its sections."""

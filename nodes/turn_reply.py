@@ -60,7 +60,7 @@ class StreamWatch:
         self.keys = list(keys)
         self._history, self._loops = history, loops
         self._stream = StreamDetector(limit, loops)
-        for text in _texts_since_person(history):
+        for text in _collect_continued_answer(history):
             self._stream.feed(text)
             self._stream.begin()
 
@@ -427,7 +427,7 @@ def _note_unavailable_model(
     return {**failed, "unavailable": dict(unavailable), "failed_model": ""}
 
 
-def _texts_since_person(history: Sequence[Message]) -> list[str]:
+def _collect_continued_answer(history: Sequence[Message]) -> list[str]:
     """The model's texts since a person or tool spoke: an answer it was told to continue."""
     texts: list[str] = []
     for message in reversed(history):

@@ -157,7 +157,7 @@ class BrowserSession:
         )
         self._mouse = (0, 0)
         self._context.on("page", self._switch_to_page)
-        self._context.on("request", self._note_wanted_host)
+        self._context.on("request", self._admit_requested_host)
         await self._context.new_page()
         with suppress(_timeout_error_class()):
             await self._page.goto(request["url"], timeout=_LOAD_MS)
@@ -167,10 +167,10 @@ class BrowserSession:
         self._page = page
         page.on("console", self._log_console_message)
         page.on("pageerror", self._log_page_error)
-        page.on("websocket", self._note_wanted_host)
+        page.on("websocket", self._admit_requested_host)
         page.on("close", self._return_to_last_page)
 
-    def _note_wanted_host(self, asking: Any) -> None:
+    def _admit_requested_host(self, asking: Any) -> None:
         """Note the host of a request or a web socket."""
         self._proxy.wanted_hosts.add((urlsplit(str(asking.url)).hostname or "").lower())
 

@@ -44,7 +44,7 @@ async def plan_generated_image(
     if context.ask is None:
         raise TypeError("A picture is planned only when its call runs.")
     message = await context.ask(
-        "image", [await asyncio.to_thread(_to_image_request, args, context)], "picture"
+        "image", [await asyncio.to_thread(_build_image_request, args, context)], "picture"
     )
     parts = () if isinstance(message.content, str) else message.content
     pictures = [part for part in parts if isinstance(part, DataPart) and part.type == "image"]
@@ -61,7 +61,7 @@ async def plan_generated_image(
     )
 
 
-def _to_image_request(args: GenerateImageArgs, context: ToolContext) -> Message:
+def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Message:
     if args.image is None:
         return Message(role="user", content=args.prompt)
     path = context.workspace.readable(args.image)
@@ -76,7 +76,7 @@ def _to_image_request(args: GenerateImageArgs, context: ToolContext) -> Message:
 async def preview_generated_image(args: GenerateImageArgs, context: ToolContext) -> Preview:
     """Return what will be written: the picture itself isn't known yet."""
     target = await asyncio.to_thread(prepare_write_target, args.path, context, {}, text=False)
-    await asyncio.to_thread(_to_image_request, args, context)
+    await asyncio.to_thread(_build_image_request, args, context)
     before = None if target.before is None else hashlib.sha256(target.before).hexdigest()
     begin = f", from {args.image!r}" if args.image else ""
     what = (

@@ -180,7 +180,7 @@ class App:
 
     async def view(self, requests: Sequence[Request], /) -> None:
         lines = [*decision_panel.full_request_lines(requests, self.screen.width)]
-        text = self.screen.drawn(lines)
+        text = self.screen.render_to_ansi(lines)
         if not await self.handed_over(lambda: external_programs.show_in_pager(text)):
             self.screen.lines(lines)
 

@@ -21,7 +21,7 @@ from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_window
 from interlock.engine.client.file_changes import FileChange
 from interlock.engine.client.requests import brief_arguments
-from interlock.services.config.formats import edit_settings
+from interlock.services.config.formats import edit_json_settings
 from interlock.state.errors import InterlockError, UserError
 
 Run = Callable[[Session, str], Awaitable[None] | None]
@@ -194,7 +194,7 @@ async def _save_setting(session: Session, section: str, key: str, value: object)
 
     def write() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"
-        with edit_settings(file, f"{section}.{key}") as settings:
+        with edit_json_settings(file, f"{section}.{key}") as settings:
             settings.setdefault(section, {})[key] = value
 
     await to_thread(write)

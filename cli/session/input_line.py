@@ -107,7 +107,9 @@ class InputHistory(History):
     def load_history_strings(self) -> list[str]:
         """The newest first, without duplicates."""
         found = [
-            self._pastes.put_back(*entry) for line in reversed(self._lines()) if (entry := _parse_entry(line))
+            self._pastes.put_back(*entry)
+            for line in reversed(self._lines())
+            if (entry := _parse_history_entry(line))
         ]
         return list(dict.fromkeys(found))
 
@@ -136,7 +138,7 @@ class InputHistory(History):
         return text.splitlines()[-_ENTRIES:]
 
 
-def _parse_entry(line: str) -> tuple[str, list[str]] | None:
+def _parse_history_entry(line: str) -> tuple[str, list[str]] | None:
     """None if the line is incomplete: its writer was killed."""
     try:
         read: object = json.loads(line)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
-from interlock.cli.decisions import ask_person
+from interlock.cli.decisions import ask_for_decisions
 from interlock.cli.render.output import Paint, notify_terminal
 from interlock.cli.session.commands import handle_line
 from interlock.cli.session.picker import Row
@@ -98,7 +98,7 @@ class LineTerminal:
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         self._write()
         with _raise_on_signal():
-            return ask_person(run, requests, Paint(sys.stderr))
+            return ask_for_decisions(run, requests, Paint(sys.stderr))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """No-op: a decision that comes too late is reported when it is made."""

@@ -48,11 +48,11 @@ class MarkdownStream:
         *lines, rest = text.split("\n")
         for line in lines:
             shown += self._add(line)
-            shown += self._line(self._taken())
+            shown += self._feed_line(self._taken())
         return shown + self._add(rest)
 
     def end(self) -> list[Text]:
-        shown = self._line(self._taken()) if self._partial_size else []
+        shown = self._feed_line(self._taken()) if self._partial_size else []
         if self._fence:
             shown += self._fence.rest(self.page)
             self._fence = None
@@ -93,7 +93,7 @@ class MarkdownStream:
             self._partial.append(piece[:room])
             whole, piece = self._taken(), piece[room:]
             at = whole.rfind(" ", LIMIT // 2) + 1 or len(whole)
-            shown += self._line(whole[:at])
+            shown += self._feed_line(whole[:at])
             shown += self._forced()
             piece = whole[at:] + piece
         if piece:
@@ -106,7 +106,7 @@ class MarkdownStream:
         self._partial, self._partial_size = [], 0
         return line
 
-    def _line(self, line: str) -> list[Text]:
+    def _feed_line(self, line: str) -> list[Text]:
         if self._fence:
             shown = self._fence.line(line, self.page)
             if self._fence.closed:
@@ -137,7 +137,7 @@ class MarkdownStream:
         if self._fence:
             self._size, self._next_try = 0, 0
             for line in rest:
-                shown += self._line(line)
+                shown += self._feed_line(line)
             return shown
         self._pending = rest
         self._size = sum(len(line) + 1 for line in rest)

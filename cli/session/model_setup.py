@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.cli.driving import is_plain_terminal
-from interlock.cli.terminal import set_terminal
+from interlock.cli.terminal import set_terminal_attributes
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
@@ -64,11 +64,11 @@ def _clear_terminal_flags(input_flags: int, local_flags: int) -> Generator[None]
     quiet[3] &= ~local_flags
     ends = signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
-        set_terminal(quiet)
+        set_terminal_attributes(quiet)
         yield
     finally:
         with suppress(termios.error):  # the terminal is gone
-            set_terminal(before)
+            set_terminal_attributes(before)
         signal.signal(signal.SIGTERM, ends)
 
 

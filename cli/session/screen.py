@@ -65,7 +65,7 @@ class Screen:
         self._lock = PainterFirstLock()
         self.width = width
         self._clock, self._color, self._theme = clock, color, theme
-        self._console = theme.console(width, color)
+        self._console = theme.make_string_console(width, color)
         self._out: list[str] = []
         self._kind = ""
         """Kind of the last finished block: blank lines separate kinds."""
@@ -183,7 +183,7 @@ class Screen:
             self._put(lines, "shown")
         self.changed()
 
-    def drawn(self, lines: Iterable[Text]) -> str:
+    def render_to_ansi(self, lines: Iterable[Text]) -> str:
         with self._lock:
             return self._drawn(map(strip_controls, lines))
 
@@ -375,7 +375,7 @@ class Screen:
         return Page(self._console, self.width, self._theme.code if self._color else "")
 
     def _laid_out(self) -> None:
-        self._console = self._theme.console(self.width, self._color)
+        self._console = self._theme.make_string_console(self.width, self._color)
         if self._answer:
             self._answer.page = self._page()
 

@@ -88,7 +88,7 @@ class Theme:
     code: str = ""
     """Pygments style of code; empty: not coloured."""
 
-    def console(self, width: int, color: bool = True) -> Console:
+    def make_string_console(self, width: int, color: bool = True) -> Console:
         """A console that renders rich texts into an ANSI string."""
         theme = self if color else THEMES["no-color"]
         styles = Styles({**_COMMON, **theme.styles})

@@ -29,7 +29,7 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
     `told` hears of each row and run that is read.
     """
 
-    def tell(what: str, unit: str) -> Callable[[int, int], None]:
+    def make_progress_callback(what: str, unit: str) -> Callable[[int, int], None]:
         return lambda done, total: told(Progress(what=what, done=done, total=total, unit=unit))
 
     with open_reader(home) as conn:
@@ -39,13 +39,16 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
         yield from (Finding("problem", "pages", line) for line in damaged)
         if not damaged:
             yield Finding("ok", "pages", "ok")
-        rows = list(unreadable(conn, home / "outputs", tell("reading", "rows")))
+        rows = list(unreadable(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
         from interlock.engine.rebuild import rebuild_rows
 
-        yield from (Finding("note", "mended", line) for line in rebuild_rows(home, tell("comparing", "runs")))
-    verifying = tell("verifying", "runs")
+        yield from (
+            Finding("note", "mended", line)
+            for line in rebuild_rows(home, make_progress_callback("comparing", "runs"))
+        )
+    verifying = make_progress_callback("verifying", "runs")
     with blame_damaged_rows(home / "interlock.db"):
         runs, records = Client.for_this_user().runs(), list[tuple[str, str]]()
         for number, run in enumerate(runs, 1):

@@ -221,7 +221,7 @@ def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
         labels.update(_PLAN_LABELS if reviewed_plan(request) else {})
         labels.update(_TEST_LABELS if is_about_changed_tests(request) else {})
         yes = [
-            AnswerChoice(letters.get(c, ""), c, labels[c], covers=covered_by_choice(request, c))
+            AnswerChoice(letters.get(c, ""), c, labels[c], covers=describe_choice_scope(request, c))
             for c in order
             if c in choices
         ]
@@ -233,7 +233,7 @@ def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
     return tuple(found)
 
 
-def covered_by_choice(request: Request, choice: "Choice") -> str:
+def describe_choice_scope(request: Request, choice: "Choice") -> str:
     """What else goes on without a question after this choice; empty for one that doesn't last."""
     if choice == EDITS:
         return _ALL_EDITS

@@ -347,7 +347,7 @@ class Views:
         found = (
             lifecycles.mode_life(self.home, run)
             if call is None
-            else lifecycles.call_life(self.home, run, call)
+            else lifecycles.read_call_lifecycle(self.home, run, call)
         )
         moves = (
             move._replace(why=move.why or decision_line(move.by)) if move.by else move for move in found.moves

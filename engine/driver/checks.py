@@ -101,7 +101,9 @@ class RunChecks:
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
         return await self._run_logged(
-            key, "tests as before" if changes.changes else "view", lambda: self._run_in_view(changes)
+            key,
+            "tests as before" if changes.changes else "view",
+            lambda: self._run_check_with_original_tests(changes),
         )
 
     async def _run_logged(self, key: str, how: str, run: Callable[[], Awaitable[CheckEnd]]) -> CheckEnd:
@@ -179,7 +181,7 @@ class RunChecks:
             raise RunError("The snapshots of this run's files are gone.")
         return await asyncio.to_thread(lambda: [*found.restored_files(changes.changes)])
 
-    async def _run_in_view(self, changes: TestChanges) -> CheckEnd:
+    async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view
 
         files = await self._test_files_before(changes) if changes.changes else []

@@ -66,11 +66,11 @@ from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.runs import (
     Definition,
     NewRun,
-    change_first_input,
     check_run_id,
     clear_run_error,
     innermost_waiting_subtask,
     insert_run,
+    merge_into_stored_input,
     new_run_id,
     outermost_waiting_task,
     read_definition,
@@ -346,7 +346,7 @@ async def _drive_resumed_run(
                 set_run_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
-            first = change_first_input(drive.conn, row.run, now_defined.input, asked)
+            first = merge_into_stored_input(drive.conn, row.run, now_defined.input, asked)
             return graph_input(chosen, first, drive, "startup")
         if (more := next_prompt_state(chosen, row, text, context)) is None:
             return None

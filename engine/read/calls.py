@@ -217,12 +217,16 @@ def _with_args(
     if not decision.get("becomes"):
         return decision
 
-    def of(attempt: int) -> dict[str, Any]:
+    def find_attempt_args(attempt: int) -> dict[str, Any]:
         """Arguments of an attempt; one without a row has the previous attempt's, the first one the model's."""
         known = (arguments.get((row["message"], row["idx"], n)) for n in range(attempt, 0, -1))
         return next((args for args in known if args is not None), _first_args(home, row))
 
-    return {**decision, "before": of(decision["attempt"]), "after": of(decision["becomes"])}
+    return {
+        **decision,
+        "before": find_attempt_args(decision["attempt"]),
+        "after": find_attempt_args(decision["becomes"]),
+    }
 
 
 def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:

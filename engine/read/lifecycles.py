@@ -56,7 +56,7 @@ class _Walk:
         return Life(self.start, tuple(self.moves), mark)
 
 
-def call_life(home: Path, run: str, name: str) -> Life:
+def read_call_lifecycle(home: Path, run: str, name: str) -> Life:
     """The life of a call, by its number in `show --calls`, its id, or its open request's id or number.
 
     Raises `UserError` if the run has no such call.
@@ -109,7 +109,7 @@ class _CallWalk(_Walk):
         if _asked_by(decision) not in ("", "approval"):
             self.answer = decision
         elif by == "person":
-            self._by_person(decision, word)
+            self._apply_person_decision(decision, word)
         elif word == "deny" or (word in ("block", "stop") and decision.get("event") == "BeforeTool"):
             self.go("fail", decision)
         elif word == "ask":
@@ -117,7 +117,7 @@ class _CallWalk(_Walk):
         elif by == "policy" and self.permit.get("by") != "person":
             self.permit = decision
 
-    def _by_person(self, decision: Decision, word: str) -> None:
+    def _apply_person_decision(self, decision: Decision, word: str) -> None:
         self.go("ask" if self.at == "validating" else "ask_again", self.asker)
         self.permit = decision
         if word in ("reject", "cancel", "modify"):

@@ -278,7 +278,7 @@ class AuditNote(NamedTuple):
         return cls(table, kind, str(row[TABLE[table].owner]), audit_key(table, row, form), body)
 
 
-def keyed_mac(key: Key, digest: str) -> str:
+def compute_keyed_mac(key: Key, digest: str) -> str:
     made = _hmac_of_key(key).copy()
     made.update(digest.encode())
     return f"{key.id}:{made.hexdigest()}"
@@ -315,7 +315,7 @@ def _read_small_file(name: str) -> bytes:
 @lru_cache(maxsize=8)
 def _parse_saved_head(data: bytes, key: Key) -> tuple[int, str] | None:
     newest = data.decode("ascii").split()
-    whole = len(newest) == 3 and newest[0].isdigit() and keyed_mac(key, newest[1]) == newest[2]
+    whole = len(newest) == 3 and newest[0].isdigit() and compute_keyed_mac(key, newest[1]) == newest[2]
     return (int(newest[0]), newest[1]) if whole else None
 
 
@@ -402,7 +402,12 @@ class Audit:
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = chain_hash(before, columns)
             rows.append(
-                (*columns[:5], *pack_audit_record(note.key, note.body), before, keyed_mac(key, before))
+                (
+                    *columns[:5],
+                    *pack_audit_record(note.key, note.body),
+                    before,
+                    compute_keyed_mac(key, before),
+                )
             )
         self.conn.stored_many("insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
         told = kept[1] if cut_off and kept else self._told
@@ -427,7 +432,7 @@ class Audit:
             (self._newest, self._told), self._unwritten, self._uncommitted = self._uncommitted, True, None
         if self._unwritten and synced:
             seq, digest = self._newest
-            line = f"{seq:020d} {digest} {keyed_mac(self._key, digest)}\n"
+            line = f"{seq:020d} {digest} {compute_keyed_mac(self._key, digest)}\n"
             with suppress(OSError):  # a full disk: the next one says it
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 file = os.open(self._folder / "head", flags, 0o600)

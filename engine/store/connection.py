@@ -238,7 +238,7 @@ class BufferedCheckpoints(Protocol):
         """Write them, inside the transaction."""
         ...
 
-    def written(self) -> None:
+    def mark_buffer_written(self) -> None:
         """They are committed."""
         ...
 
@@ -431,7 +431,7 @@ class Connection(ABC):
                 yield self
             self._waiting.clear()
             if self.saver:
-                self.saver.written()
+                self.saver.mark_buffer_written()
 
     def flush(self, *, last: bool = False) -> None:
         """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""

@@ -20,7 +20,7 @@ from interlock.engine.store.audit import (
     audit_body,
     audit_key,
     audited_rows,
-    keyed_mac,
+    compute_keyed_mac,
     load_audit_key,
     read_saved_head,
 )
@@ -210,7 +210,7 @@ def _broken(chain: list[Record], key: Key) -> Iterator[str]:
             yield f"{_named(record)} was changed, inserted or moved"
         elif not record.mac.startswith(f"{key.id}:"):
             others.setdefault(record.mac[:8], []).append(record)
-        elif not hmac.compare_digest(keyed_mac(key, record.hash), record.mac):
+        elif not hmac.compare_digest(compute_keyed_mac(key, record.hash), record.mac):
             yield f"{_named(record)} was made without the key"
         seq, before = record.seq, record.hash
     for other, made in others.items():

@@ -345,7 +345,9 @@ def set_run_option(conn: Connection, run: str, name: str, value: Mapping[str, An
             conn.update("runs", {"options": text}, {"run": run})
 
 
-def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def merge_into_stored_input(
+    conn: Connection, run: str, text: str, asked: Mapping[str, Any]
+) -> dict[str, Any]:
     """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
     first: dict[str, Any] = json.loads(text)
     changed = {**first, **{name: value for name, value in asked.items() if name in first}}

@@ -125,7 +125,7 @@ class Saver(BaseCheckpointSaver[int]):
             for saved in rows.writes:
                 self._put_writes(*saved)
 
-    def written(self) -> None:
+    def mark_buffer_written(self) -> None:
         for thread, ns in self._waiting:
             if ns:
                 self._nested(thread).add(ns)
@@ -285,7 +285,7 @@ class Saver(BaseCheckpointSaver[int]):
         with self.conn.transaction():
             yield
             self.write()
-        self.written()
+        self.mark_buffer_written()
 
     def _commit(self) -> None:
         self.conn.flush()

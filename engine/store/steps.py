@@ -192,7 +192,7 @@ class StepLog:
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
         rows = [*self._inside(conn, run, checkpoint, task)]
-        self._save_decided(conn, run, task)
+        self._insert_task_decisions(conn, run, task)
         now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
@@ -221,7 +221,7 @@ class StepLog:
         if inner_task_id(task) in self._notes:
             yield from self._inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
-            self._save_decided(conn, run, task)
+            self._insert_task_decisions(conn, run, task)
             # The graph's next node may run in this same checkpoint, and comes after these.
             yield from self._rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
 
@@ -241,7 +241,7 @@ class StepLog:
             place = (run, self._seq, within, _short(task) + mark, ran.workflow, ran.node)
             yield StepRow(*place, *times, *what, *where)
 
-    def _save_decided(self, conn: Connection, run: str, task: str) -> None:
+    def _insert_task_decisions(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
             body = self._redact.redact_json(what.model_dump(mode="json", exclude_defaults=True))

@@ -296,13 +296,13 @@ def _split_make_blocks(text: str) -> list[_MakeBlock]:
             last = blocks[-1]
             blocks[-1] = last._replace(text=f"{last.text}\n{line}")
         elif line.strip() and not line.lstrip().startswith("#"):
-            blocks.append(_parse_block_head(line))
+            blocks.append(_parse_make_block_header(line))
         elif blocks and blocks[-1].kind == "rule" and not line.strip():
             continue  # a recipe goes on behind empty lines
     return blocks
 
 
-def _parse_block_head(line: str) -> _MakeBlock:
+def _parse_make_block_header(line: str) -> _MakeBlock:
     text = line.strip()
     if _DIRECTIVE.match(text):
         return _MakeBlock("directive", (), line)

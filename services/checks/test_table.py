@@ -131,7 +131,7 @@ class CheckTable:
         if self.is_third_party(path):
             return ""
         is_in_table = _any_row_matcher()(path)
-        if is_in_table and _settings_matcher()(path):
+        if is_in_table and _build_settings_file_matcher()(path):
             return "settings"
         if (
             (is_in_table and _tests_matcher()(path))
@@ -247,7 +247,7 @@ class CheckTable:
 
 
 @cache
-def _settings_matcher() -> Callable[[str], bool]:
+def _build_settings_file_matcher() -> Callable[[str], bool]:
     return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.settings))
 
 

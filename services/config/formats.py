@@ -173,7 +173,7 @@ def _drop_mismatched_keys(
 
 
 @contextmanager
-def edit_settings(file: Path, below: str) -> Generator[Any]:
+def edit_json_settings(file: Path, below: str) -> Generator[Any]:
     """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
 
     Raises `ConfigError`.

@@ -282,11 +282,11 @@ async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, 
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
         ) from None
     if args.file is None:
-        text = f"{split_front_matter(text)[1].strip()}\n{_list_other_files(folder)}"
+        text = f"{split_front_matter(text)[1].strip()}\n{_describe_other_skill_files(folder)}"
     return ToolResult(status="success", content=text, meta={"summary": skill.name})
 
 
-def _list_other_files(folder: Path) -> str:
+def _describe_other_skill_files(folder: Path) -> str:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != NAME)
     names = [path.relative_to(folder).as_posix() for path in islice(files, _MOST)]
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""

@@ -199,7 +199,7 @@ class _HookReader:
 
     def _read_group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            group = self._validate(_Group, place, data)
+            group = self._validate_settings(_Group, place, data)
         except ConfigError as error:
             yield from self._keep_if_required(event, place, data, str(error))
             return
@@ -214,7 +214,7 @@ class _HookReader:
 
     def _read_command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            command = self._validate(_Command, place, data)
+            command = self._validate_settings(_Command, place, data)
         except ConfigError as error:
             yield from self._keep_if_required(event, place, data, str(error))
             return
@@ -238,7 +238,7 @@ class _HookReader:
             idempotent=command.idempotent,
         )
 
-    def _validate(self, model: type[_Model], place: str, data: object) -> _Model:
+    def _validate_settings(self, model: type[_Model], place: str, data: object) -> _Model:
         """Validate `data` and report unknown keys. Raises `ConfigError`."""
         if not isinstance(data, dict):
             raise ConfigError(self._wrong_type_message(place, data, "an object"))

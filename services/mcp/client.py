@@ -266,7 +266,7 @@ def _make_callbacks(
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
     from mcp.types import ListRootsResult, Root
 
-    async def roots(context: Any) -> ListRootsResult:  # noqa: ARG001 - the SDK names it
+    async def list_roots(context: Any) -> ListRootsResult:  # noqa: ARG001 - the SDK names it
         root = Root.model_validate({"uri": workspace.as_uri(), "name": workspace.name})
         return ListRootsResult(roots=[root])
 
@@ -277,7 +277,7 @@ def _make_callbacks(
         if getattr(message, "method", "") in _LIST_CHANGED:
             changed()
 
-    return {"list_roots_callback": roots, "elicitation_callback": asks, "message_handler": heard}
+    return {"list_roots_callback": list_roots, "elicitation_callback": asks, "message_handler": heard}
 
 
 async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from interlock.services.config.formats import edit_settings
+from interlock.services.config.formats import edit_json_settings
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
 from interlock.state.names import mcp_tool_name
@@ -130,7 +130,7 @@ def _url_problem(server: McpServer) -> str:
 
 def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
     """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
-    with edit_settings(file, "mcpServers") as data:
+    with edit_json_settings(file, "mcpServers") as data:
         servers = _servers_section(data, file)
         there = name in servers
         servers[name] = server
@@ -139,7 +139,7 @@ def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
 
 def remove_server(file: Path, name: str) -> None:
     """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
-    with edit_settings(file, "mcpServers") as data:
+    with edit_json_settings(file, "mcpServers") as data:
         servers = _servers_section(data, file)
         if name not in servers:
             known = ", ".join(map(repr, servers)) or "none"

@@ -37,7 +37,7 @@ from interlock.services.models.mended import (
     INITIAL_USAGE,
     fix_client_class,
     fixed_class_options,
-    ollama_usage,
+    parse_ollama_usage,
 )
 from interlock.services.models.names import (
     PUBLIC_URLS,
@@ -229,7 +229,7 @@ class LangChainProvider:
             usage = to_usage(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
             if usage and begun and not usage.input:
                 usage = begun.model_copy(update={"output": usage.output, "thoughts": usage.thoughts})
-            usage = usage or ollama_usage(whole.response_metadata)
+            usage = usage or parse_ollama_usage(whole.response_metadata)
             last = self._build_last_chunk(whole, end, usage, usd)
             if thinking.refusal:
                 problem = f"{self._name} refused: {thinking.refusal}"

@@ -20,7 +20,7 @@ def fix_client_class(cls: type[Any]) -> type[Any]:
     return _FIXES[name](cls) if name else cls
 
 
-def ollama_usage(told: Mapping[str, Any]) -> Usage | None:
+def parse_ollama_usage(told: Mapping[str, Any]) -> Usage | None:
     """Return what Ollama counted, which its client drops where a prompt was cached. `told`: a piece's metadata."""
     counts = [told.get(name) for name in ("prompt_eval_count", "eval_count")]
     return None if counts == [None, None] else Usage(input=counts[0] or 0, output=counts[1] or 0)

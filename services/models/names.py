@@ -62,7 +62,7 @@ class ProviderSpec:
     """Fields of the class that always have this value, unless the environment fills them."""
 
 
-def _openai_like(package: str, cls: str, key: str, **more: Any) -> ProviderSpec:
+def _make_openai_compatible_spec(package: str, cls: str, key: str, **more: Any) -> ProviderSpec:
     more |= {"url": key.replace("_KEY", "_BASE"), "json": "response_format"}
     return ProviderSpec(f"langchain-{package}", f"langchain_{package}", cls, key, **more)
 
@@ -83,17 +83,19 @@ PROVIDERS: dict[str, ProviderSpec] = {
         json="format",
         retries_off=None,
     ),
-    "groq": _openai_like("groq", "ChatGroq", "GROQ_API_KEY"),
+    "groq": _make_openai_compatible_spec("groq", "ChatGroq", "GROQ_API_KEY"),
     "mistralai": ProviderSpec(
         *("langchain-mistralai", "langchain_mistralai", "ChatMistralAI", "MISTRAL_API_KEY"),
         url="MISTRAL_BASE_URL",
         json="response_format",
         retries_off=1,
     ),
-    "deepseek": _openai_like("deepseek", "ChatDeepSeek", "DEEPSEEK_API_KEY"),
-    "xai": _openai_like("xai", "ChatXAI", "XAI_API_KEY"),
-    "together": _openai_like("together", "ChatTogether", "TOGETHER_API_KEY"),
-    "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY", url_adds="/v1"),
+    "deepseek": _make_openai_compatible_spec("deepseek", "ChatDeepSeek", "DEEPSEEK_API_KEY"),
+    "xai": _make_openai_compatible_spec("xai", "ChatXAI", "XAI_API_KEY"),
+    "together": _make_openai_compatible_spec("together", "ChatTogether", "TOGETHER_API_KEY"),
+    "fireworks": _make_openai_compatible_spec(
+        "fireworks", "ChatFireworks", "FIREWORKS_API_KEY", url_adds="/v1"
+    ),
     "bedrock": ProviderSpec(
         *("langchain-aws", "langchain_aws", "ChatBedrockConverse"),
         url="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",

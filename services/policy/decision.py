@@ -7,13 +7,13 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.grant_coverage import describe_prefix_surplus
+from interlock.services.policy.grant_coverage import describe_args_allowed_by_prefix
 from interlock.services.policy.matching import (
     Match,
-    has_met_conditions,
     has_prefix,
     is_allowing,
     match_restriction,
+    matches_non_shell_call,
 )
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, is_liftable
 from interlock.services.shell.model import ShellCommand, ShellLine
@@ -375,7 +375,7 @@ def _prefix_surplus(part: PartRuling) -> str | None:
     if rule is None or rule.decision != "allow":
         return None
     met = [p for p in rule.prefixes if has_prefix(part.command, p)]
-    through = describe_prefix_surplus(max(met, key=len)) if met else ""
+    through = describe_args_allowed_by_prefix(max(met, key=len)) if met else ""
     return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
@@ -388,7 +388,7 @@ def _is_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue
 def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
-        found = [Match.YES] if has_met_conditions(rule, args, decided.about) else []
+        found = [Match.YES] if matches_non_shell_call(rule, args, decided.about) else []
     elif rule.decision == "allow":
         found = [Match.YES for p in parts if _is_allowing_part(rule, p, args)]
     else:

@@ -142,7 +142,7 @@ def find_row(words: Sequence[str]) -> tuple[int, Row] | None:
     return None
 
 
-def has_only_path_patterns(command: ShellCommand, reading: LineReading) -> bool:
+def are_nonliteral_words_path_globs(command: ShellCommand, reading: LineReading) -> bool:
     """Return whether all that isn't known of a command are patterns, for a program that takes files, and none of
     the names that they mean now is an option."""
     found = find_row(command.argv)
@@ -284,7 +284,7 @@ def is_reading_command(argv: Sequence[str]) -> bool:
 _UNKNOWN = "interpreters, -c, config files, output files or network: none of its arguments is known"
 
 
-def describe_prefix_surplus(prefix: Sequence[str]) -> str:
+def describe_args_allowed_by_prefix(prefix: Sequence[str]) -> str:
     """Return what may follow a rule's prefix, for `policy check` and `doctor`; empty: nothing that matters."""
     sizes = range(len(prefix), 0, -1)
     lets = next(

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_file
-from interlock.services.policy.grant_coverage import ShownCommand, find_row, has_only_path_patterns
+from interlock.services.policy.grant_coverage import ShownCommand, are_nonliteral_words_path_globs, find_row
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import USER, Rule, is_liftable
 from interlock.services.policy.rule_files import RuleTextError, read_rule_file
@@ -167,7 +167,9 @@ def _granted_argv(command: ShellCommand) -> tuple[str, ...]:
 
 
 def _is_hidden(command: ShellCommand, reading: LineReading) -> bool:
-    danger = command.danger and not (command.danger == UNKNOWN and has_only_path_patterns(command, reading))
+    danger = command.danger and not (
+        command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, reading)
+    )
     opaque = command.opaque and not command.sources
     return not command.words or bool(danger or opaque or inner_danger(command))
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.programs import equal_options, is_listed_program, prefix_spellings
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
-from interlock.services.policy.task_runners import is_setting_unknown_variables, is_task_runner
+from interlock.services.policy.task_runners import is_task_runner, sets_unsafe_variables
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import replace_surrogates
@@ -41,12 +41,11 @@ def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]
         return False
     if rule.prefixes:
         return any(
-            has_prefix(command, p) and not is_setting_unknown_variables(command, len(p))
-            for p in rule.prefixes
+            has_prefix(command, p) and not sets_unsafe_variables(command, len(p)) for p in rule.prefixes
         )
     text = shlex.join(command.argv) if command.literal else command.text
     pattern = rule.command or rule.args
-    if pattern is None or ("=" not in pattern.text and is_setting_unknown_variables(command)):
+    if pattern is None or ("=" not in pattern.text and sets_unsafe_variables(command)):
         return False
     return (
         pattern.is_matching_start(text)
@@ -227,7 +226,7 @@ def _to_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def has_met_conditions(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
+def matches_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
     """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
     known."""
     if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
@@ -270,7 +269,7 @@ def is_naming_change(rule: Rule, call: CallView, about: str | None, protected: P
     if (
         rule.tier not in (USER, ADMIN)
         or rule.decision != "allow"
-        or not has_met_conditions(rule, call.args, about)
+        or not matches_non_shell_call(rule, call.args, about)
     ):
         return False
     if rule.target is not None:

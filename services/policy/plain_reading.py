@@ -109,11 +109,11 @@ class _SearchedAnyway:
     def add_ignore_files(self, folder: str) -> None:
         """Add what the ignore files of a folder bring back, also its repository's own."""
         for name in _IGNORE_FILES:
-            self.add_ignore_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
+            self.add_unignored_patterns(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
         if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
-            self.add_ignore_file(find_git_directory(folder) / "info/exclude")
+            self.add_unignored_patterns(find_git_directory(folder) / "info/exclude")
 
-    def add_ignore_file(self, path: str | Path) -> None:
+    def add_unignored_patterns(self, path: str | Path) -> None:
         with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
             text = file.read(_LARGEST + 1)
             lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
@@ -327,7 +327,7 @@ class LineReading:
         ]
         if shown:
             for file in user_exclude_files():
-                shown.add_ignore_file(file)
+                shown.add_unignored_patterns(file)
             for above in {a for top in pending for a in Path(top).parents}:
                 shown.add_ignore_files(str(above))
         seen = 0

@@ -19,7 +19,7 @@ from interlock.services.policy.decision import (
     rule_name,
     to_explanation,
 )
-from interlock.services.policy.grant_coverage import describe_prefix_surplus
+from interlock.services.policy.grant_coverage import describe_args_allowed_by_prefix
 from interlock.services.policy.grants import (
     LOOSER,
     Table,
@@ -33,8 +33,8 @@ from interlock.services.policy.grants import (
 from interlock.services.policy.matching import (
     add_plan_file_hint,
     find_protection,
-    has_met_conditions,
     is_naming_change,
+    matches_non_shell_call,
 )
 from interlock.services.policy.plain_reading import LineReading, find_line_folders
 from interlock.services.policy.rule import (
@@ -268,7 +268,9 @@ class RulePolicy:
     def find_wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
         for rule in self.books.deciding.rules:
-            wide = {shlex.join(p): lets for p in rule.prefixes if (lets := describe_prefix_surplus(p))}
+            wide = {
+                shlex.join(p): lets for p in rule.prefixes if (lets := describe_args_allowed_by_prefix(p))
+            }
             if wide and rule.decision == "allow" and rule.tier != SHIPPED:
                 yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
 
@@ -306,7 +308,7 @@ class RulePolicy:
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
         about = call_target(call, risk, self._workspace) if has_targets else None
-        rule = first_deciding_rule(rules, lambda r: has_met_conditions(r, args_for_rules(call), about))
+        rule = first_deciding_rule(rules, lambda r: matches_non_shell_call(r, args_for_rules(call), about))
         outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
         protected = None if outcome.decision == "deny" else find_protection(call, risk, self._workspace)
         named = protected is None or any(is_naming_change(r, call, about, protected) for r in rules)

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from interlock.services.policy.decision import rule_name
 from interlock.services.policy.matching import (
     Match,
-    has_met_conditions,
     is_path_name,
     iterate_leaves,
     match_restriction,
+    matches_non_shell_call,
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
@@ -225,7 +225,7 @@ class SafetyCheckers:
 def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
     """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return has_met_conditions(rule, call.args, None)
+        return matches_non_shell_call(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))

@@ -22,8 +22,8 @@ from interlock.services.policy.changed_files import (
 )
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.grant_coverage import (
+    are_nonliteral_words_path_globs,
     find_row,
-    has_only_path_patterns,
     is_reading_command,
     is_reading_program,
 )
@@ -48,7 +48,7 @@ from interlock.services.policy.task_runners import (
     ANYTHING,
     can_run_arguments,
     inner_danger,
-    is_setting_unknown_variables,
+    sets_unsafe_variables,
     split_by_target,
     target_spellings,
     unresolved_programs,
@@ -177,7 +177,7 @@ class _LineCheck:
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
         whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
-        named = command.danger == UNKNOWN and has_only_path_patterns(command, self.reading)
+        named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
         danger = danger or inner_danger(command)
         if danger and not (exact and not command.assigns):
@@ -360,7 +360,7 @@ class _HiddenCommands(NamedTuple):
             unknown,
             tuple(_commands_behind_shells(command)) if unknown and folders is not None else (),
             command.code
-            or is_setting_unknown_variables(command)
+            or sets_unsafe_variables(command)
             or can_run_arguments(command)
             or is_running_text(command, line),
             tuple(ShellCommand(text, (literal_word(text),)) for text in find_fed_texts(line))

@@ -329,7 +329,7 @@ def _to_target_command(lead: Sequence[str], target: Word) -> ShellCommand:
     return ShellCommand(" ".join(w.text for w in words), words)
 
 
-def is_setting_unknown_variables(command: ShellCommand, known: int = 0) -> bool:
+def sets_unsafe_variables(command: ShellCommand, known: int = 0) -> bool:
     """Return whether it sets variables that may name programs, behind its first `known` words."""
     found = find_targets(command)
     if found is None:

@@ -176,7 +176,7 @@ def open_sandbox(
         Sandbox(
             program=_require_bubblewrap(env, roots),
             roots=roots,
-            homes=[*_home_directories(roots, home, env), *others],
+            homes=[*_require_homes_outside_roots(roots, home, env), *others],
             state=Path(os.path.realpath(state)),
             env=env,
             network=settings.sandbox_network,
@@ -250,7 +250,7 @@ def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
         return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
-def _home_directories(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
+def _require_homes_outside_roots(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
     """Raises `SandboxError` if a root contains a home directory: everything in it would be visible."""
     named = [home, *([Path(env["HOME"])] if env.get("HOME") else [])]
     homes = list(dict.fromkeys(p for p in (Path(os.path.realpath(h)) for h in named) if p != Path("/")))

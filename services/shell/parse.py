@@ -252,7 +252,7 @@ class _CommandReader(WordReader):
 
     def _read_command_word(self) -> None:
         place, start = self.state, self.at
-        if not place.begun and self.text.startswith("[[", start) and self._read_condition():
+        if not place.begun and self.text.startswith("[[", start) and self._parse_condition():
             return
         assignment = None if place.words else _ASSIGNMENT.match(self.text, start)
         if _SUBSCRIPT.match(self.text, start) and {w.text for w in place.words} <= _BEFORE_ASSIGNMENTS:
@@ -352,7 +352,7 @@ class _CommandReader(WordReader):
         self._skip_blanks()
         return self.read_word() if self.at < len(self.text) else Word("", True, "")
 
-    def _read_condition(self) -> bool:
+    def _parse_condition(self) -> bool:
         """Parse `[[ … ]]` if it evaluates nothing; otherwise record doubt and parse only its substitutions."""
         known = _CONDITION.match(self.text, self.at)
         if known is None and self.text[self.at + 2 : self.at + 3] not in (" ", "\t", "\n"):

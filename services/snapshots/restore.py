@@ -61,7 +61,9 @@ def plan_restore(now: SnapshotContents, then: SnapshotContents, root: Path, repo
         gone=sorted(now.files.keys() - then.files.keys()),
         folders_gone=sorted(now.folders.keys() - then.folders.keys(), reverse=True),
         folders=[(path, mode) for path, mode in then.folders.items() if now.folders.get(path) != mode],
-        files=[(p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_folder_sort_key)],
+        files=[
+            (p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_parent_folder_sort_key)
+        ],
     )
 
 
@@ -133,7 +135,7 @@ def apply_restore(work: RestorePlan, *, durable: bool) -> None:
         _set_mode(root / path, mode)
 
 
-def _folder_sort_key(path: str) -> list[str]:
+def _parent_folder_sort_key(path: str) -> list[str]:
     """Sort key that groups files by folder."""
     return [parent_folder(path), path]
 

@@ -147,7 +147,7 @@ class WorkspaceTree:
         folder, folders = self.folders.setdefault(path, FolderState()), list[str]()
         found, now_ns = os.fstat(opened), time.time_ns()
         if folder.mark != found.st_ctime_ns:
-            names, inner = self._list_entries(path)
+            names, inner = self._list_unignored_entries(path)
             if folder.mode != found.st_mode or names != folder.files.keys():
                 self._layout = b""
             folder.mode, folder.mark = found.st_mode, _settled_time(found.st_ctime_ns, now_ns)
@@ -169,7 +169,7 @@ class WorkspaceTree:
             gone |= {_join_name(path, name): folder.files.pop(name) for name in lost}
         return folders
 
-    def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
+    def _list_unignored_entries(self, path: str) -> tuple[set[str], list[str]]:
         """Return the names of files and links, and of folders, that aren't ignored."""
         from interlock.tools.workspace_files import (
             open_directory,  # imports all tools, which a restore doesn't need

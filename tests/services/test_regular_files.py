@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.config.formats import edit_settings, write_variables
+from interlock.services.config.formats import edit_json_settings, write_variables
 from interlock.services.config.settings import read_json_object
 from interlock.services.context.workspace_context import read_ide_state, read_mode_prompt, read_system_prompt
 from interlock.services.files.disk import read_file
@@ -18,7 +18,7 @@ from interlock.state.errors import ConfigError
 
 
 def _changed(path: Path) -> None:
-    with edit_settings(path, "mcpServers"):
+    with edit_json_settings(path, "mcpServers"):
         pass
 
 

@@ -62,7 +62,7 @@ DOCUMENTS = st.lists(blocks(), max_size=6).flatmap(
 
 
 def page(theme: str = "default", width: int = 30) -> Page:
-    return Page(THEMES[theme].console(width), width, THEMES[theme].code)
+    return Page(THEMES[theme].make_string_console(width), width, THEMES[theme].code)
 
 
 def fed(pieces: list[str], theme: str = "default") -> list[Text]:

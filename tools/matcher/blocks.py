@@ -201,7 +201,7 @@ def _is_at_numbered_line(
     text: str, block: Block, found: Match, to_current_line: Callable[[int], int]
 ) -> bool:
     """Return whether the block is where its line numbers say; always true without numbers."""
-    return not block.first or _lines_off(text, found, to_current_line(block.first)) <= OFF
+    return not block.first or _line_distance(text, found, to_current_line(block.first)) <= OFF
 
 
 def _find_block(
@@ -213,14 +213,14 @@ def _find_block(
     if found is None or not line:
         return found
     # A blank line of the search may stand for the end of the file, so lines elsewhere may fit as well.
-    off = _lines_off(text, found, line) if isinstance(found, Match) else NEAR
+    off = _line_distance(text, found, line) if isinstance(found, Match) else NEAR
     if isinstance(found, Match) and (found.strategy == "exact" or off == 0):
         return found
     hinted = _find_near_hint(text, old, new, line, found, work)
-    return hinted if hinted and _lines_off(text, hinted, line) < off else found
+    return hinted if hinted and _line_distance(text, hinted, line) < off else found
 
 
-def _lines_off(text: str, found: Match, line: int) -> int:
+def _line_distance(text: str, found: Match, line: int) -> int:
     return abs(line_number_at(text, found.spans[0].start) - line)
 
 
@@ -235,7 +235,7 @@ def _find_near_hint(
         if isinstance(found, Match) and found.strategy in allowed:
             spans = tuple(replace(s, start=s.start + start, end=s.end + start) for s in found.spans)
             moved = replace(found, spans=spans)
-            return moved if _lines_off(text, moved, line) <= OFF else None
+            return moved if _line_distance(text, moved, line) <= OFF else None
     return None
 
 

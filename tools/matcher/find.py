@@ -72,7 +72,7 @@ def find_match(
     every window, at least one. `whole_lines`: no partial lines. An exact match that begins amid an indentation counts
     only if no strategy finds whole lines."""
     literal = find_exact_match(text, old, new, expected, whole_lines=whole_lines)
-    amid = _is_amid_indentation(text, old, literal)
+    amid = _starts_inside_indentation(text, old, literal)
     if (literal is not None and not amid) or not old.strip():
         return literal
     found = None
@@ -88,7 +88,7 @@ def find_match(
         literal = _miscount_of_far_too_many(
             "typography", folded, plain_old, expected, whole_lines
         ) or _to_match("typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected)
-        found = None if _is_amid_indentation(text, old, literal) else literal
+        found = None if _starts_inside_indentation(text, old, literal) else literal
     nearly = nearly and literal is None and expected in (None, 1)
     for strategy, look in _STRATEGIES:
         if found is None and (nearly or strategy != "fuzzy"):
@@ -101,7 +101,7 @@ def find_match(
     return found or literal
 
 
-def _is_amid_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
+def _starts_inside_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
     """Return whether `old` has only a part of the indentation of a line that it was found in."""
     first = old.partition("\n")[0]
     if not isinstance(found, Match) or not line_indent(first) or not first.strip():

@@ -102,10 +102,10 @@ async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line
 
 
 def format_sse(event: str, data: bytes, id: str = "") -> bytes:
-    return f"event: {event}\r\ndata: ".encode() + data + _format_sse_end(id)
+    return f"event: {event}\r\ndata: ".encode() + data + _format_sse_event_trailer(id)
 
 
-def _format_sse_end(id: str) -> bytes:
+def _format_sse_event_trailer(id: str) -> bytes:
     return (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
 
 
@@ -122,7 +122,7 @@ async def encode_sse(
             yield (
                 before
                 + piece.data
-                + (_format_sse_end(str(piece.number) if numbered else "") if piece.last else b"")
+                + (_format_sse_event_trailer(str(piece.number) if numbered else "") if piece.last else b"")
             )
 
 
