@@ -327,7 +327,11 @@ def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
 
 
 def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
-    """The first step at which nodes or states differ."""
+    """The first step at which nodes or states differ.
+
+    Where a label leads shows in the nodes that follow. A difference in it alone is none: nodes of today write labels
+    where those of earlier versions wrote none.
+    """
     for old, new in zip_longest(recorded, made):
         if old is None or new is None:
             return {**parting(old, new), "keys": []}
@@ -336,9 +340,10 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
             keys = sorted(
                 k
                 for k in {**was, **now}
-                if repeatable_text(was.get(k, ...)) != repeatable_text(now.get(k, ...))
+                if k != "label" and repeatable_text(was.get(k, ...)) != repeatable_text(now.get(k, ...))
             )
-            return {**parting(old, new), "keys": keys}
+            if keys or old.nodes != new.nodes:
+                return {**parting(old, new), "keys": keys}
     return None
 
 

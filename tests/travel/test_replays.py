@@ -186,6 +186,14 @@ def test_a_path_that_ends_before_the_other_parts_there() -> None:
     assert divergence([one, two], [one, differs]) == {**more, "replayed": ("n2",), "keys": ["head"]}
 
 
+def test_a_label_that_earlier_versions_did_not_write_is_no_difference_where_it_leads_is() -> None:
+    one = Point(1, ("n1",), "hash", {"head": "x"})
+    labelled = one._replace(state="another", values={"head": "x", "label": "answered"})
+    assert divergence([one], [labelled]) is None
+    led = labelled._replace(nodes=("n1", "n3"))
+    assert divergence([one], [led]) == {"step": 1, "recorded": ("n1",), "replayed": ("n1", "n3"), "keys": []}
+
+
 _OTHERS: dict[str, Callable[[Any], Any]] = {
     "last_prompt_tokens": lambda was: was + 1,
     "session_turns": float,
