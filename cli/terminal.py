@@ -1,7 +1,7 @@
 """terminal: changes of the terminal's settings, which wait until the terminal is this process's to change.
 
 The kernel stops a process in the background that changes its terminal. It doesn't stop a fork of the warm process,
-which is of another session: `warm/process.py` sets what such a fork waits for.
+which is of another session: `warm/warm_server.py` sets what such a fork waits for.
 """
 
 import sys

@@ -25,8 +25,8 @@ from interlock.fleet import checkout, delivery, drive_process, mirrors
 __all__ = ["begin", "fleet", "origin", "run", "settings"]
 
 _PLACES: tuple[tuple[Any, str], ...] = (
-    *((mirrors, "git"), (delivery, "git"), (delivery, "put_blob"), (checkout, "_restore")),
-    *((checkout, "apply"), (checkout, "move"), (checkout.Path, "rename"), (shutil, "rmtree")),
+    *((mirrors, "run_git"), (delivery, "run_git"), (delivery, "store_blob"), (checkout, "_restore_snapshot")),
+    *((checkout, "apply_restore"), (checkout, "move"), (checkout.Path, "rename"), (shutil, "rmtree")),
 )
 
 

@@ -602,3 +602,18 @@ def test_files_that_a_page_about_the_code_names_exist(page: str) -> None:
     rooms = "|".join((*MAY_IMPORT, "tests", "docs", "diagrams", "benchmarks"))
     paths = re.findall(rf"`((?:{rooms})/[\w/.-]*)`", (ROOT / page).read_text(encoding="utf-8"))
     assert [path for path in paths if not (ROOT / path).exists() and "/x." not in path] == []
+
+
+def test_a_module_that_a_row_names_alone_is_in_a_folder_that_the_row_names() -> None:
+    rows = [
+        row for row in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines() if row[:1] == "|"
+    ]
+    wrong: list[str] = []
+    for row in rows:
+        folders = {
+            ROOT,
+            *(ROOT / path.rpartition("/")[0] for path in re.findall(r"`([\w-]+/[\w/.-]*)`", row)),
+        }
+        alone = re.findall(r"`(\w+\.py)`", row)
+        wrong += [name for name in alone if not any((folder / name).exists() for folder in folders)]
+    assert wrong == []

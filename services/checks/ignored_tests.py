@@ -82,7 +82,7 @@ class IgnoredTests(WorkspaceTree):
             what = f"{_MOST_NOTED:,} tests" if files > self._most else f"{_MOST_ENTRIES:,} files"
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
 
-    def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
+    def _list_unignored_entries(self, path: str) -> tuple[set[str], list[str]]:
         from interlock.tools.workspace_files import entry_kind, open_directory  # as in `WorkspaceTree`
 
         folder = Path(self._base + path)
