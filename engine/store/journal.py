@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from interlock.engine.store.blobs import open_blob_storage, record_named_files
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
-from interlock.engine.store.tables import TABLE, Plus, conditions, shape
+from interlock.engine.store.saver import Notice, Serde, notice_nothing
+from interlock.engine.store.tables import TABLE, Plus, where_sql
 from interlock.graphs.langgraph_internals import storable_types
 from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
 from interlock.services.hooks.hook_replies import Reply
@@ -294,7 +294,7 @@ class SqlEffects:
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
     known = StorableTypes(storable_types())
-    return SqlEffects(conn, run, epoch, ClassKeepingSerde(known), known, redact)
+    return SqlEffects(conn, run, epoch, Serde(known), known, redact)
 
 
 @dataclass
@@ -333,7 +333,7 @@ class RecordedEffects:
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
-        same, values = conditions(shape(where)), (*where.values(),)
+        same, values = where_sql(where)
         with self.conn.transaction() as conn:
             number = conn.execute(
                 f"select number from taken_updates where {same} and task = $6", (*values, task)

@@ -99,11 +99,11 @@ def change_newest(
     home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
-    from interlock.engine.store.saver import ClassKeepingSerde
+    from interlock.engine.store.saver import Serde
     from interlock.graphs.langgraph_internals import storable_types
     from interlock.graphs.stored_values import StorableTypes
 
-    serde = ClassKeepingSerde(StorableTypes(storable_types()))
+    serde = Serde(StorableTypes(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with keep_sealed(conn, run):
