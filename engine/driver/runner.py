@@ -60,8 +60,9 @@ from interlock.engine.driver.stop import Stop, exit_if_blocked
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, blame_damaged_rows
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
+from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.runs import (
     Definition,
     NewRun,

@@ -17,7 +17,7 @@ from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file
 from interlock.state.entry_points import find_entry_point
-from interlock.state.errors import ConfigError, InterlockError, StoreError
+from interlock.state.errors import ConfigError, StoreError
 from interlock.state.text import replace_surrogates
 
 
@@ -69,39 +69,6 @@ def select_rows(home: Path, sql: str, *values: object) -> list[Any]:
     values = tuple(replace_surrogates(value) if isinstance(value, str) else value for value in values)
     with open_reader(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
-
-
-_LISTED_ROWS = 3
-"""Damaged rows an error lists; `doctor --store` lists all."""
-
-
-@contextmanager
-def blame_damaged_rows(path: Path) -> Generator[None]:
-    """Convert errors of the database and the disk as `explain_store_errors` does, and blame unreadable rows for any
-    other failure, as they are its most likely cause. Raises `StoreError`.
-    """
-    with explain_store_errors(path):
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, (InterlockError, *open_adapter(path).connection.errors)):
-                _raise_if_damaged(path, error)
-            raise
-
-
-def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    from interlock.engine.store.integrity import unreadable  # it reads messages, and lists need none
-
-    with open_reader(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _LISTED_ROWS} more" if len(found) > _LISTED_ROWS else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_LISTED_ROWS])}{more}. See all with: interlock "
-            "doctor --store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What "
-            f"failed, if that isn't why: {type(error).__name__}: {error}"
-        ) from error
 
 
 def keys_in_parameter_sql(place: int = 1) -> str:
