@@ -77,8 +77,8 @@ ENGINE_ORDER = (
 CLI_ORDER = (
     *("suggestions", "version", "terminal", "warm", "startup"),
     "render",
-    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "run_export"),
-    *("catalog", "completions", "driving", "batch"),
+    *("inputs", "parsing", "flags", "decisions", "run_export"),
+    *("catalog", "completions", "driving"),
     "session",
     "mcp_server",
     "commands",

@@ -1,15 +1,15 @@
-"""json_views: output for programs: one JSON object, or one event per line (`docs/internals.md#output-for-programs`)."""
+"""views: what shows a run on a command line, and output for programs: one JSON object, or one event per line
+(`docs/internals.md#output-for-programs`)."""
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.cli.render.output import write_json
-from interlock.cli.render.view import View
-from interlock.engine.client import Outcome
+from interlock.engine.client import Decision, Outcome, Pending
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
@@ -35,6 +35,25 @@ def utc_timestamp() -> str:
 @lru_cache(maxsize=1)
 def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class View(Protocol):
+    """A command-line renderer: called with events on its own thread, then once with the outcome."""
+
+    def __call__(self, event: Event, /) -> None:
+        """Show the event, or keep it for the end."""
+
+    def flush(self) -> None:
+        """Show the events so far."""
+
+    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
+        """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
+        return []
+
+    def finish(self, outcome: Outcome) -> None: ...
+
+    def failed(self, error: InterlockError) -> None:
+        """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
 
 
 class JsonView(View):
