@@ -77,7 +77,7 @@ ENGINE_ORDER = (
 CLI_ORDER = (
     *("suggestions", "version", "terminal", "warm", "startup"),
     "render",
-    *("inputs", "parsing", "flags", "decisions", "run_export"),
+    *("inputs", "parsing", "flags", "decisions"),
     *("catalog", "completions", "driving"),
     "session",
     "mcp_server",
@@ -89,7 +89,7 @@ ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
 FROM_CLI = {
-    "web": {"run_export", "flags", "parsing", "render", "warm.fork_client"},
+    "web": {"flags", "parsing", "render", "warm.fork_client"},
     "acp": {"flags", "parsing", "session", "startup", "version"},
     "fleet": {"parsing", "render", "warm.fork_client"},
 }

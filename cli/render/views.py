@@ -50,7 +50,8 @@ class View(Protocol):
         """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
         return []
 
-    def finish(self, outcome: Outcome) -> None: ...
+    def finish(self, outcome: Outcome) -> None:
+        """Show how the run ended, or what it waits for."""
 
     def failed(self, error: InterlockError) -> None:
         """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""

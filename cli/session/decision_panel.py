@@ -55,14 +55,14 @@ _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
 
 class Desk(Protocol):
-    async def handed_over(self, work: Callable[[], Any]) -> Any: ...
+    async def handed_over(self, work: Callable[[], Any]) -> Any:
+        """Do something that needs the whole terminal."""
+
     async def view(self, requests: Sequence[Request], /) -> None:
         """Show all of it in a pager."""
-        ...
 
     async def compare(self, requests: Sequence[Request], /) -> None:
         """Open it in the person's difftool."""
-        ...
 
 
 class Panel:
