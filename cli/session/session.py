@@ -42,12 +42,14 @@ class Terminal(Protocol):
 
     async def decide(self, run: str, requests: Sequence[Pending], /) -> list[Decision]:
         """Ask for decisions; a request without one is left for later."""
+        ...
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request isn't among those that wait."""
 
     async def handed_over(self, work: Callable[[], T]) -> T:
         """Do something that needs the whole terminal."""
+        ...
 
     async def pick(
         self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
@@ -62,6 +64,7 @@ class Terminal(Protocol):
 
     async def confirm(self, question: str) -> bool:
         """Ask a yes-or-no question."""
+        ...
 
 
 class Session(Conversation):
