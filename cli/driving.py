@@ -16,11 +16,12 @@ from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, P
 from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
-from interlock.state.events import Event
 from interlock.state.text import escape_controls, visible
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from interlock.state.events import Event
 
 
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
@@ -125,7 +126,7 @@ class _StartupEndingView:
         self._view, self.flush = view, view.flush
         self.__qualname__ = type(view).__qualname__  # named in a warning
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
             end_startup()
         self._view(event)

@@ -35,7 +35,6 @@ from interlock.cli.parsing import (
 from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
-from interlock.state.run import WorkflowInput
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -264,6 +263,8 @@ def add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
 
 def describe_workflow(made: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
     """Turn the parser's help into this workflow's, with its own inputs first."""
+    from interlock.state.run import WorkflowInput
+
     name, prompt, fields = workflow.name, workflow.prompt_field, workflow.input.model_fields
     summary = workflow.summary or PIPELINES.get(name, "")
     made.usage = f"interlock run {name}{' [PROMPT]' if prompt else ''} [FLAGS]".replace("%", "%%")

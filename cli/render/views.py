@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli.render.output import write_json
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
-from interlock.state.events import Event
 from interlock.state.text import visible_json
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
 
 _CONVERSATIONS = ("main", "plan", "task")
 """Workflows whose result is `{session_id, response, stats}`; the others' is their Output object."""
@@ -40,7 +42,7 @@ def _format_second(seconds: int) -> str:
 class View(Protocol):
     """A command-line renderer: called with events on its own thread, then once with the outcome."""
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: "Event", /) -> None:
         """Show the event, or keep it for the end."""
 
     def flush(self) -> None:
@@ -74,7 +76,7 @@ class StreamJsonView(View):
         self._waiting: list[str] = []
         self._ended = False
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: "Event", /) -> None:
         if event.type == "result":
             return  # `finish` writes it: an event may come late, or never
         self._write(event_object(event))
@@ -106,7 +108,7 @@ class StreamJsonView(View):
             self.flush()
 
 
-def event_object(event: Event) -> dict[str, Any]:
+def event_object(event: "Event") -> dict[str, Any]:
     """An event in `stream-json` format, without empty optional fields."""
     fields = event.model_dump(mode="json")
     for key in ("agent", "delta", "error", "route", *_OPTIONAL_FIELDS.get(event.type, ())):
