@@ -287,7 +287,7 @@ class RulePolicy:
     def _for_origin(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
         own.books = self.books.for_origin(scope)
-        own.__dict__.pop("_safety", None)
+        own.__dict__.pop("_safety_checkers", None)
         own.at_start = self.at_start and self.at_start._for_origin(scope)
         return own
 
