@@ -145,5 +145,6 @@ def test_an_extension_may_bring_one_and_without_anything_to_run_it_an_external_o
 
 def test_a_sub_agents_calls_are_examined_by_its_own_checkers_after_another_agents_were(make, call) -> None:
     policy, _ = make(user=checker(PATHS, 'toolName = "*"\npriority = 5\nsubagent = "helper"\n'))
-    for one, decision in ((policy, "allow"), (policy.for_agent("helper"), "deny")):
-        assert asyncio.run(one.decide(call("t", path="/etc"), "execute", "yolo")).decision == decision
+    outside = call("t", path="/etc")
+    assert asyncio.run(policy.decide(outside, "execute", "yolo")).decision == "allow"
+    assert asyncio.run(policy.for_agent("helper").decide(outside, "execute", "yolo")).decision == "deny"
