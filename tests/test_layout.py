@@ -413,7 +413,7 @@ REGISTRY = ("engine/graph_files.py", "engine/workflows.py")
 """Where workflows are made of files."""
 OF_FOREIGN_ROOM = re.compile(r"Foreign\w*|kept_graph")
 """Names that only the room and the registry import."""
-WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|ClassKeepingSaver|Saver|PromptDialect|Dialect")
+WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|Saver|PromptDialect|Dialect")
 """Classes of which whoever holds an object calls a method, and asks for none."""
 FLAG = re.compile(r"(\w+_)?foreign(_(of|graph|workflow))?|Foreign\w*")
 ASKING = ("engine", "cli", "web", "acp", "fleet", "telemetry", "testing")
