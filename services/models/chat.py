@@ -10,12 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from interlock.services.models.attachments import (
-    is_attachment_refusal,
-    newest_attachment_digests,
-    replace_refused_attachments,
-)
-from interlock.services.models.controls import spell_message_controls, spell_tool_controls
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import (
     ATTEMPTS,
@@ -31,8 +25,9 @@ from interlock.services.models.json_calls import (
     file_request_messages,
     with_json_call_rules,
 )
-from interlock.services.models.media import AttachmentPlacer
 from interlock.services.models.names import (
+    choose_helper_model,
+    ends_reliably,
     model_for_role,
     provider_name,
     provider_spec,
@@ -52,7 +47,14 @@ from interlock.services.models.request import (
     extract_tagged_calls,
 )
 from interlock.services.models.script import append_reply_entry
-from interlock.services.models.vendors import choose_helper_model, ends_reliably
+from interlock.services.models.sent_messages import (
+    AttachmentPlacer,
+    is_attachment_refusal,
+    newest_attachment_digests,
+    replace_refused_attachments,
+    spell_message_controls,
+    spell_tool_controls,
+)
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError

@@ -32,7 +32,6 @@ from interlock.services.models.names import (
     resolve_model,
     server_url,
 )
-from interlock.services.models.overflow import read_overflow_limits
 from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
@@ -184,7 +183,7 @@ class Observations(BaseModel, defer_build=True):
     refuses: list[str] = []
     """Options of a request that its server refused (`options.py`)."""
     refused_parts: list[str] = []
-    """Attachments that its server refused (`attachments.py`)."""
+    """Attachments that its server refused (`sent_messages.py`)."""
 
 
 _OBSERVATIONS = TypeAdapter(dict[str, Observations])
@@ -223,6 +222,10 @@ class ModelFacts:
 
         Where it names none, the window is taken to be a little less than this request, for this drive.
         """
+        from interlock.services.models.provider_errors import (
+            read_overflow_limits,  # late: most runs fail at nothing
+        )
+
         told = read_overflow_limits(text)
         window = told.window or round(_LESS * self.scale_estimate(model, size))
         if told.window:

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.services.models.keepalive import ExtendableTimeout, subscribe_to_bytes
+from interlock.services.models.response_body import ExtendableTimeout, subscribe_to_bytes
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 if TYPE_CHECKING:

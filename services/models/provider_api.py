@@ -8,10 +8,9 @@ from interlock.services.models.names import (
     PROVIDERS,
     PUBLIC_URLS,
     find_gemini_key,
-    make_tls_context,
     server_url,
 )
-from interlock.services.models.network import normalized_client_environment
+from interlock.services.models.network import make_tls_context, normalized_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import as_object, one_line, visible
