@@ -20,10 +20,9 @@ from interlock.services.mcp.connection import (
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
-from interlock.services.mcp.remote import stored_token_provider
+from interlock.services.mcp.sign_in import Learn, stored_token_provider
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
-from interlock.services.mcp.tokens import Learn
 from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
 from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput

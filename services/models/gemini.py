@@ -412,15 +412,12 @@ def _format_sources(grounding: Mapping[str, Any]) -> str:
 
 def _to_call_pieces(message: AIMessageChunk) -> tuple[CallPiece, ...]:
     signatures = cast("dict[str, str]", message.additional_kwargs.get(_SIGNATURES, {}))
-    pieces: list[CallPiece] = []
-    for call in message.tool_call_chunks:
-        call_id = call["id"] or ""
-        pieces.append(
-            CallPiece(
-                name=call["name"] or "",
-                args=json.loads(call["args"] or "{}"),
-                id=None if _RANDOM_ID.fullmatch(call_id) else call_id,
-                signature=signatures.get(call_id),
-            )
+    return tuple(
+        CallPiece(
+            name=call["name"] or "",
+            args=json.loads(call["args"] or "{}"),
+            id=None if _RANDOM_ID.fullmatch(call["id"] or "") else call["id"],
+            signature=signatures.get(call["id"] or ""),
         )
-    return tuple(pieces)
+        for call in message.tool_call_chunks
+    )

@@ -215,9 +215,9 @@ def supports_thinking_level(model: str) -> bool:
     return provider == "gemini" or takes is not None
 
 
-def configured_context_window(settings: Settings, model: str, told: int | None = None) -> int:
-    """Return the context window in tokens: as set for it, else what its server `told`, else the built-in value."""
-    own = settings.entry(model).context_window or told
+def configured_context_window(settings: Settings, model: str) -> int:
+    """Return the context window in tokens: as set for it, else the built-in value."""
+    own = settings.entry(model).context_window
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 

@@ -4,7 +4,7 @@ Data first, then its readers. Uses only what all clients' exceptions share, so t
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
@@ -164,6 +164,8 @@ class ProviderError:
     evidence: str
     """All of its words and codes."""
     headers: Mapping[str, str]
+    details: Sequence[Mapping[str, Any]] = ()
+    """Google's: RetryInfo, QuotaFailure, ErrorInfo."""
 
     @property
     def meaning(self) -> Meaning:
@@ -191,7 +193,8 @@ def read_provider_error(error: BaseException) -> ProviderError | None:
         return None
     text = _body_message(body) or str(getattr(error, "message", "") or error)
     quoted = _QUOTED.search(text)
-    return ProviderError(status, quoted[2] if quoted else text, evidence, _response_headers(error))
+    text, details = quoted[2] if quoted else text, _google_error_details(getattr(error, "details", None))
+    return ProviderError(status, text, evidence, _response_headers(error), details)
 
 
 def _quoted_body(text: str) -> Any:
@@ -255,7 +258,7 @@ def _body_message(body: Any) -> str:
     return next((text for text in choices if isinstance(text, str) and text), "")
 
 
-def google_error_details(body: Any) -> list[Mapping[str, Any]]:
+def _google_error_details(body: Any) -> list[Mapping[str, Any]]:
     """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
     found = _inner_error(body).get("details")
     if not isinstance(found, list):

@@ -5,7 +5,7 @@ spelled out as on the screen: some servers refuse them, and with them every late
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from interlock.services.models.model_table import Abilities
@@ -34,7 +34,7 @@ class AttachmentPlacer:
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages as the model can take them; the same where nothing changes."""
-        if not any(map(_has_data, messages)):
+        if not any(map(_list_attachments, messages)):
             return messages
         placed: list[Message] = []
         waiting: list[Message] = []
@@ -42,7 +42,7 @@ class AttachmentPlacer:
             if message.role != "tool":
                 placed += waiting
                 waiting = []
-            if not _has_data(message):
+            if not _list_attachments(message):
                 placed.append(message)
                 continue
             own, following = self._place_once(message)
@@ -102,10 +102,6 @@ class AttachmentPlacer:
         )
 
 
-def _has_data(message: Message) -> bool:
-    return not isinstance(message.content, str) and any(isinstance(p, DataPart) for p in message.content)
-
-
 def _media_kind(part: DataPart) -> str:
     """As profiles of models and the setting `takes` name it; empty: they don't."""
     if part.mime_type.startswith("image/"):
@@ -142,7 +138,7 @@ def newest_attachment_digests(messages: Sequence[Message], known: Collection[str
     """Return the digests of the newest message that has attachments which aren't `known` to be refused."""
     for message in reversed(messages):
         if found := [
-            name for part in _iterate_attachments(message) if (name := attachment_digest(part)) not in known
+            name for part in _list_attachments(message) if (name := attachment_digest(part)) not in known
         ]:
             return found
     return []
@@ -150,7 +146,7 @@ def newest_attachment_digests(messages: Sequence[Message], known: Collection[str
 
 def replace_refused_attachments(message: Message, refused: Collection[str]) -> Message:
     """Return the message with a line in place of each attachment that was refused."""
-    if not any(attachment_digest(part) in refused for part in _iterate_attachments(message)):
+    if not any(attachment_digest(part) in refused for part in _list_attachments(message)):
         return message
     parts = tuple(
         TextPart(text=_left_out_line(p)) if isinstance(p, DataPart) and attachment_digest(p) in refused else p
@@ -160,8 +156,9 @@ def replace_refused_attachments(message: Message, refused: Collection[str]) -> M
     return message.model_copy(update={"content": parts})
 
 
-def _iterate_attachments(message: Message) -> Iterator[DataPart]:
-    return (part for part in message.content if isinstance(part, DataPart))
+def _list_attachments(message: Message) -> list[DataPart]:
+    content = () if isinstance(message.content, str) else message.content
+    return [part for part in content if isinstance(part, DataPart)]
 
 
 def _left_out_line(part: DataPart) -> str:

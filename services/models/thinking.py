@@ -7,7 +7,7 @@ they came, and go only to the model that made them."""
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast
@@ -166,7 +166,8 @@ class ThoughtCollector:
     def take_chunk(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
-        self.refusal += f"{delta.get('refusal', '')}{''.join(_iterate_refusals(chunk))}"
+        refused = [str(block.get("refusal") or "") for block in _content_blocks(chunk)]
+        self.refusal += f"{delta.get('refusal', '')}{''.join(refused)}"
         for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
             if isinstance(entry, dict):
                 self._add_detail(cast("dict[str, Any]", entry))
@@ -190,8 +191,7 @@ class ThoughtCollector:
 
     def build_opaque(self, whole: AIMessageChunk) -> Opaque | None:
         """Return what the provider wants back of the whole answer; None: nothing."""
-        content = cast("list[Any]", whole.content) if isinstance(whole.content, list) else []
-        found = [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
+        found = _content_blocks(whole)
         blocks = tuple(
             _drop_join_fields(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block)
         )
@@ -214,18 +214,14 @@ _BASE64 = "interlock_base64"
 
 def _raw_reasoning(chunk: AIMessageChunk) -> str:
     """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
-    blocks = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
-    found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
-    contents = [block.get("content") or () for block in found if block.get("type") == "reasoning"]
-    parts = [cast("dict[str, Any]", part) for content in contents for part in content]
+    reasoning = (block for block in _content_blocks(chunk) if block.get("type") == "reasoning")
+    parts = [cast("dict[str, Any]", part) for block in reasoning for part in block.get("content") or ()]
     return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
 
 
-def _iterate_refusals(chunk: AIMessageChunk) -> Iterator[str]:
-    """Yield the texts of refusals in a piece of Responses."""
-    for block in cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else ():
-        if isinstance(block, dict) and (text := cast("dict[str, Any]", block).get("refusal")):
-            yield str(text)
+def _content_blocks(chunk: AIMessageChunk) -> list[dict[str, Any]]:
+    content = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
+    return [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
 
 
 def _bytes_as_text(value: Any) -> Any:
