@@ -21,6 +21,7 @@ from interlock.services.context.memory import (
     find_git_root,
     find_memory_below,
     first_omission,
+    is_directory,
     load_memory,
     load_rules,
     read_memory,
@@ -79,12 +80,14 @@ def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         ignored = ignored_in(directory)
         # Links are followed: patterns for directories match links to them too.
         kept = [e for e in found if e.name not in _HIDDEN]
-        entries = [e for e in kept if not ignored(e.name, _is_directory(e, follow_symlinks=True))]
+        entries = [e for e in kept if not ignored(e.name, is_directory(e, follow_symlinks=True))]
         shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
         omitted[directory] = len(entries) - len(shown[directory])
         limit -= len(shown[directory])
         inner = (
-            e for e in shown[directory] if _is_directory(e) and not is_generated_folder(e.name, names, ())
+            e
+            for e in shown[directory]
+            if is_directory(e, follow_symlinks=False) and not is_generated_folder(e.name, names, ())
         )
         queue.extend((Path(e.path), names) for e in inner)
     return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
@@ -94,16 +97,11 @@ def _list_entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             # Sorted, so that the choice is stable: directory order is arbitrary.
-            return nsmallest(most, islice(found, _READ), key=lambda e: (not _is_directory(e), e.name))
+            return nsmallest(
+                most, islice(found, _READ), key=lambda e: (not is_directory(e, follow_symlinks=False), e.name)
+            )
     except OSError:
         return []
-
-
-def _is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool = False) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=follow_symlinks)
-    except OSError:
-        return False
 
 
 def _format_lines(
@@ -113,7 +111,7 @@ def _format_lines(
     for entry in shown.get(directory, []):
         # Escaped onto one line: control characters can't disguise a name.
         path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
-        if not _is_directory(entry):
+        if not is_directory(entry, follow_symlinks=False):
             lines.append(indent + name)
         elif path in shown:
             lines.append(f"{indent}{name}/")
