@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.render.output import one_line, visible_json
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.requests import request_headline
+from interlock.state.entry_points import find_entry_point
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -76,5 +77,8 @@ def export_run(run: RunRow, shape: str) -> str:
         workflow = load_workflow(run.workflow, options)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
-    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run)
-    return html_page(record, drawn) if isinstance(drawn, bytes) else markdown_report(record, drawn)
+    # Without the folder that draws, everything else of the run is exported.
+    can_draw = find_entry_point("interlock.parts", "diagrams") is not None
+    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run) if can_draw else ""
+    text = drawn.decode() if isinstance(drawn, bytes) else drawn
+    return html_page(record, text) if shape == "html" else markdown_report(record, text)

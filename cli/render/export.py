@@ -55,12 +55,12 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def html_page(record: Record, drawn: bytes) -> str:
-    """The HTML page. `drawn`: the diagram as SVG."""
+def html_page(record: Record, svg: str) -> str:
+    """Return the run as an HTML page. `svg`: its diagram; empty: none."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    svg = drawn.decode()
-    body = "\n".join(_part_to_html(part, svg[svg.index("<svg") :]) for part in _run_parts(record))
+    drawing = svg[svg.index("<svg") :] if svg else ""
+    body = "\n".join(_part_to_html(part, drawing) for part in _run_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
@@ -69,10 +69,10 @@ def html_page(record: Record, drawn: bytes) -> str:
     )
 
 
-def markdown_report(record: Record, drawn: str) -> str:
-    """The Markdown report. `drawn`: the diagram as Mermaid text."""
+def markdown_report(record: Record, mermaid: str) -> str:
+    """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return escape_controls(
-        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, drawn)) + "\n"
+        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
     )
 
 
@@ -223,7 +223,7 @@ _TAGS = {
 def _part_to_html(part: Part, svg: str) -> str:
     match part.kind:
         case "diagram":
-            return f'<div class="diagram" id="diagram">{svg}</div>'
+            return f'<div class="diagram" id="diagram">{svg}</div>' if svg else ""
         case "asked":
             return f'<div class="asked">{_escape_text(part.text)}</div>'
         case "text":
@@ -287,10 +287,11 @@ def _escape_name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _part_to_markdown(part: Part, drawn: str) -> Iterator[str]:
+def _part_to_markdown(part: Part, mermaid: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
-            yield from _code_block_lines(drawn, "mermaid")
+            if mermaid:
+                yield from _code_block_lines(mermaid, "mermaid")
         case "asked" | "text" | "block":
             if part.text:
                 yield from _code_block_lines(part.text, "diff" if is_diff(part.text) else "text")
