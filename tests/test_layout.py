@@ -77,8 +77,8 @@ ENGINE_ORDER = (
 CLI_ORDER = (
     *("suggestions", "version", "terminal", "warm", "startup"),
     "render",
-    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "run_export"),
-    *("catalog", "completions", "driving", "batch"),
+    *("inputs", "parsing", "flags", "decisions"),
+    *("catalog", "completions", "driving"),
     "session",
     "mcp_server",
     "commands",
@@ -89,7 +89,7 @@ ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
 FROM_CLI = {
-    "web": {"run_export", "flags", "parsing", "render", "warm.fork_client"},
+    "web": {"flags", "parsing", "render", "warm.fork_client"},
     "acp": {"flags", "parsing", "session", "startup", "version"},
     "fleet": {"parsing", "render", "warm.fork_client"},
 }
