@@ -13,6 +13,7 @@ from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.optional_rooms import require_part
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
@@ -195,6 +196,7 @@ def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: C
 
 
 def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
+    require_part("index", "Searching by meaning needs", "services/index")
     from interlock.services.index import open_index
 
     name = prepared.settings.search.embeddings

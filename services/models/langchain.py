@@ -72,8 +72,7 @@ from interlock.services.models.thinking import (
 )
 from interlock.services.packages import install_command
 from interlock.state.errors import ModelError, UserError
-from interlock.state.finish_reasons import ENDS
-from interlock.state.messages import DataPart, Message, TextPart, Usage
+from interlock.state.messages import ENDS, DataPart, Message, TextPart, Usage
 
 _FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """Where LangChain's clients keep an answer's end."""
