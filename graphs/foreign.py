@@ -25,7 +25,6 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import override
 
-from interlock.graphs.contract import convert_to_types
 from interlock.graphs.foreign_callbacks import (
     ExitError,
     ForeignCallbacks,
@@ -58,6 +57,7 @@ from interlock.graphs.langgraph_internals import (
     server_runtime,
     stream_custom_parts,
 )
+from interlock.graphs.node_contract import convert_to_types
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
 from interlock.nodes.current_run import DRIVE, CurrentDrive
