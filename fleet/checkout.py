@@ -32,13 +32,8 @@ from interlock.services.snapshots.restore import apply_restore, plan_restore
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
 from interlock.state.errors import BusyError, RunError
-from interlock.state.repository import (
-    FleetSettings,
-    Repository,
-    RepositoryError,
-    hide_credentials,
-    parse_repository,
-)
+from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
+from interlock.state.settings import FleetSettings
 
 __all__ = [
     "UNKEPT",

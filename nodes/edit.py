@@ -49,7 +49,7 @@ from interlock.tools.matcher.edit import (
     unusable_strings_problem,
 )
 from interlock.tools.matcher.find import STRATEGIES
-from interlock.tools.matcher.window_edges import first_indent, reindent_to_place
+from interlock.tools.matcher.merge import first_indent, reindent_to_place
 from interlock.tools.matcher.windows import Work
 from interlock.tools.text_diff import unified_diff
 
@@ -299,7 +299,14 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
-        place_edit, edit.shown, edit.text, snippet, tried.new, tried.expected, only_exact=True
+        place_edit,
+        edit.shown,
+        edit.text,
+        snippet,
+        tried.new,
+        tried.expected,
+        work=Work(),
+        only_exact=True,
     )
     if isinstance(at, EditProblem) or snippet == tried.new:
         return {"label": "not found"}

@@ -15,7 +15,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.runs import count_waiting_requests as requests_waiting
 from interlock.engine.store.runs import list_rows_to_export, mark_trace_exported, open_trace
 from interlock.state import events as ev
-from interlock.state.accounting import TelemetrySettings
+from interlock.state.settings import TelemetrySettings
 from interlock.telemetry.sender import Batch, Log, Sender
 from interlock.telemetry.spans import (
     KIND,
