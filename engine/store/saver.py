@@ -36,7 +36,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import ended_subtask_status
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE, Condition, where_sql
-from interlock.graphs import langgraph_internals
+from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.stored_values import (
     Names,
     StorableTypes,
@@ -260,23 +260,23 @@ class Saver(BaseCheckpointSaver[int]):
         """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
         thread, ns = _place(config)
         channels = {channel for channel, _ in writes}
-        kept = {channel: value for channel, value in writes if channel not in langgraph_internals.BOOKKEEPING}
+        kept = {channel: value for channel, value in writes if channel not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = langgraph_internals.payload_task_path(task_path, self.steps.node_of(task_id))
+        path = stored_channels.payload_task_path(task_path, self.steps.node_of(task_id))
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
-            if not channels <= langgraph_internals.BOOKKEEPING and not channels & {
+            if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
                 "__error__",
             }:
                 self._forget(thread, task_id)
-                if not langgraph_internals.is_input_task(task_path):
+                if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
@@ -377,9 +377,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [
-            key for key in values if key not in known and not langgraph_internals.is_internal_channel(key)
-        ]
+        return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
 
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
@@ -471,7 +469,7 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
     running = "running" if before == "open" else next_state(RunChart, before, "drive")
-    if langgraph_internals.has_due_work(values):
+    if stored_channels.has_due_work(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"

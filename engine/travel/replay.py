@@ -48,10 +48,10 @@ from interlock.engine.travel.langgraph_replay import (
 )
 from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
-from interlock.graphs.additions import replace_node_when
-from interlock.graphs.langgraph_internals import pending_input
+from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import pending_input
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError

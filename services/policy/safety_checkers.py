@@ -120,8 +120,10 @@ def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -
 def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
-        why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
-        return "ask", why
+        return (
+            "ask",
+            f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown.",
+        )
     if ended.how != "exited":
         took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
         raise ValueError(f"it was ended ({ended.how}{took})")
