@@ -22,7 +22,7 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
-from interlock.engine.read import RunRow, exact_run, find_run
+from interlock.engine.read import RunRow, find_exact_run, find_run
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
@@ -172,7 +172,7 @@ def _withheld_paths(what: Mapping[str, str]) -> list[str]:
 def _push_run_id(home: Path, run: str, last: str) -> str:
     """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {last}")
-    while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
+    while (before := find_exact_run(home, name)) and before.status in ("failed", "cancelled"):
         name = derive_run_id(f"delivery of {run} at {last}, after {name}")
     return name
 

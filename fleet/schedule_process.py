@@ -14,7 +14,7 @@ from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
-from interlock.engine.read import exact_run
+from interlock.engine.read import find_exact_run
 from interlock.engine.store import Store, open_reader, queue
 from interlock.engine.store.queue import Schedule
 from interlock.fleet.drive_process import TRY_AGAIN, exit_with_worker
@@ -44,9 +44,9 @@ def main(name: str, due: str, at: str) -> int:
 def _start_scheduled_run(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     """The run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
-    if exact_run(home, run):  # before a kill
+    if find_exact_run(home, run):  # before a kill
         return run, ""
-    earlier = exact_run(home, schedule.run)
+    earlier = find_exact_run(home, schedule.run)
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:

@@ -359,7 +359,7 @@ class DriveQueues:
     def _retry_killed_drive(self, one: Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
         row, deaths = self.client.exact(one.run) if one.run else None, one.body.get("deaths", 0) + 1
-        if one.id in self._stopping or deaths > _MAX_DEATHS or (row and row.why not in ("", "died")):
+        if one.id in self._stopping or deaths > _MAX_DEATHS or (row and row.end_reason not in ("", "died")):
             self._record_failed_start(one, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(one)

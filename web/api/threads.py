@@ -314,8 +314,10 @@ class Threads:
             every = [(thread_id_of_run(run), run) for _, run in listed(wanted, _ALL, 0)]
             return [*sorted(every, reverse=newest)]
         if by == "status":
-            known = [wanted.rests] if wanted.rests else sorted(_RESTING_STATUSES, reverse=newest)
-            each = ((one, wanted if wanted.rests else self._filter_by_status(wanted, one)) for one in known)
+            known = [wanted.rest_status] if wanted.rest_status else sorted(_RESTING_STATUSES, reverse=newest)
+            each = (
+                (one, wanted if wanted.rest_status else self._filter_by_status(wanted, one)) for one in known
+            )
             return [(status, run) for status, which in each for _, run in listed(which, limit, offset)]
         return [*listed(wanted, limit, offset)]
 
