@@ -112,6 +112,7 @@ MISSING = {
     "telemetry": "",
     "engine/diagrams": "diagram",
     "services/index": "",
+    "tools/browser": "",
 }
 """What may be missing, and the command that is unknown then; empty: none is."""
 
