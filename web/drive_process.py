@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options, rate_limits, served
-from interlock.services.files.disk import make_private_directory, make_private_file, path_below
+from interlock.services.files.disk import make_private_directory, make_private_file, require_path_below
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import InterlockError, as_bug_error
 
@@ -40,7 +40,7 @@ class DriveJob:
 
 def live_events_file(home: Path, run: str) -> Path:
     """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
-    return path_below(home / "live", f"{run}.jsonl")
+    return require_path_below(home / "live", f"{run}.jsonl")
 
 
 class _LiveEventsWriter:

@@ -420,7 +420,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.prestart,
+        on_commands=SUPERVISORS.start_ahead_of_first_command,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 
