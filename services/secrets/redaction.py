@@ -1,7 +1,7 @@
 """redaction: keeps secrets out of what a run displays, sends to a model and stores.
 
-Redacted are known shapes (`find_secret_shapes`) and, verbatim, each secret of the run's environment (`secret_variables`).
-`[redacted:NAME or KIND]` replaces them. In streams, secrets are found wherever they are split.
+Redacted are known shapes (`find_secret_shapes`) and, verbatim, each secret of the run's environment
+(`secret_variables`). `[redacted:NAME or KIND]` replaces them. In streams, secrets are found wherever they are split.
 
 | Place | Treatment |
 |---|---|
