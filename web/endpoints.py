@@ -1,9 +1,11 @@
 """endpoints: what every answer needs: roles, errors with a status, and checked bodies and numbers."""
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -35,14 +37,15 @@ class RefusedError(InterlockError):
 
 
 def make_endpoint(
-    answer: Callable[[Request], Awaitable[Any]], role: str
+    answer: Callable[[Request], Awaitable[Any]], role: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for those who have a role; errors become a status and one line."""
+    """An endpoint for those who have a role, or for everybody; errors become a status and one line."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person, required_role(role, request.query_params))
-            forbid_user_code(request.state.person)
+            if role:
+                check_role(request.state.person, required_role(role, request.query_params))
+                forbid_user_code(request.state.person)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -64,12 +67,13 @@ def build_routes(
 ) -> list[Route]:
     """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
 
-    `wrap` is called with that and with what stands after it.
+    A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
     """
     found: list[Route] = []
     for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):
         owner, _, function = name.partition(".")
         answer: Any = partial(getattr(owners[owner], function), *given)
+        answer = answer if iscoroutinefunction(answer) else partial(asyncio.to_thread, answer)
         answer = wrap(answer, *more) if wrap else answer
         found.append(Route(path, make_endpoint(answer, role), methods=[method]))
     return found

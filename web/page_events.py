@@ -13,9 +13,9 @@ from interlock.engine.client import Client
 from interlock.engine.client.following import RunStanding, watch_store_changes
 from interlock.engine.client.record import Cursor
 from interlock.web.api.drive_streams import EventStreamResponse
-from interlock.web.drive_launcher import tail_live_events
+from interlock.web.drive_process import tail_live_events
 from interlock.web.endpoints import run_from_path
-from interlock.web.page_context import PageContext
+from interlock.web.page_views import PageContext
 
 _QUEUED = 16
 """Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""

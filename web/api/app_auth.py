@@ -22,6 +22,7 @@ from interlock.state.errors import as_bug_error
 from interlock.web.endpoints import (
     RefusedError,
     check_role,
+    error_response,
     first_path_part,
     is_shell_path,
     read_body,
@@ -40,8 +41,8 @@ USER_KEYS = ("langgraph_auth_user", "langgraph_auth_user_id", "langgraph_auth_pe
 class Visibility:
     """What a request may see."""
 
-    app: str = ""
-    """The langgraph.json whose threads and assistants it sees; empty: what belongs to no app with `auth`."""
+    app: str | None = ""
+    """The langgraph.json whose threads and assistants it sees; empty: what belongs to no app with `auth`; None: all."""
     graphs: frozenset[str] | None = None
     """None: all."""
     user: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -49,50 +50,46 @@ class Visibility:
     """Resource → what its metadata must have."""
 
     def allows(self, resource: str, one: Served) -> bool:
-        owner = one.body.get("app", "") == self.app
+        owner = self.app is None or one.body.get("app", "") == self.app
         return owner and matches_auth_filter(self.filters.get(resource) or {}, one.body.get("metadata") or {})
 
 
-VISIBILITY: ContextVar[Visibility | None] = ContextVar("SIGHT", default=None)
-"""Of a request; None: the server itself looks, and sees all."""
+_OF_SERVER = Visibility(None)
+VISIBILITY: ContextVar[Visibility] = ContextVar("SIGHT", default=_OF_SERVER)
+"""Of a request. The server itself sees all."""
 
 
 def is_visible(resource: str, one: Served) -> bool:
-    sight = VISIBILITY.get()
-    return sight is None or sight.allows(resource, one)
+    return VISIBILITY.get().allows(resource, one)
 
 
 def can_see_runs() -> bool:
     """Whether a request sees runs that no program made a thread of: an app's users see none."""
-    sight = VISIBILITY.get()
-    return sight is None or not sight.app
+    return not VISIBILITY.get().app
 
 
 def can_see_graph(graph: str) -> bool:
-    sight = VISIBILITY.get()
-    return sight is None or sight.graphs is None or graph in sight.graphs
+    graphs = VISIBILITY.get().graphs
+    return graphs is None or graph in graphs
 
 
 def can_see_system_assistant(one: Served) -> bool:
     """Whether a request sees the assistant that a workflow is: it belongs to nobody."""
-    sight = VISIBILITY.get()
-    return sight is None or matches_auth_filter(
-        sight.filters.get("assistants") or {}, one.body.get("metadata") or {}
-    )
+    wanted = VISIBILITY.get().filters.get("assistants") or {}
+    return matches_auth_filter(wanted, one.body.get("metadata") or {})
 
 
 def ownership_fields() -> dict[str, str]:
     """The fields of a new thread or assistant that say whose it is."""
-    sight = VISIBILITY.get()
-    return {"app": sight.app} if sight and sight.app else {}
+    return {"app": app} if (app := VISIBILITY.get().app) else {}
 
 
 def user_fields() -> dict[str, Any]:
     """What a graph finds of the user in its `configurable`."""
-    sight = VISIBILITY.get()
-    if sight is None or not sight.user:
+    user = VISIBILITY.get().user
+    if not user:
         return {}
-    return dict(zip(USER_KEYS, (sight.user, sight.user["identity"], sight.user["permissions"]), strict=True))
+    return dict(zip(USER_KEYS, (user, user["identity"], user["permissions"]), strict=True))
 
 
 def matches_auth_filter(wanted: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
@@ -270,42 +267,30 @@ def authorize_before(
     async def endpoint(request: Request) -> Response:
         if visitors is None:
             VISIBILITY.set(Visibility())
-            return await answer(request)
-        person: Person = request.state.person
-        if needs == "-":
-            VISIBILITY.set(await visitors.authorize(person, "", "", {}))
-            return await answer(request)
-        if request.url.path == "/runs/batch":
-            request.state.batch = await _authorize_batch(request, visitors)
-            return await answer(request)
-        if request.method in ("POST", "PUT", "PATCH", "DELETE"):
-            given = await read_body(request) if await request.body() else {}
+        elif needs == "-":
+            VISIBILITY.set(await visitors.authorize(request.state.person, "", "", {}))
+        elif request.url.path == "/runs/batch":
+            request.state.batch = [
+                await _authorize_body(request, visitors, "threads", "create_run", one)
+                for one in await read_list_body(request)
+            ]
         else:
             given = dict[str, Any](request.query_params)
-        VISIBILITY.set(
-            await visitors.authorize(
-                person, resource, action, value := _authorization_value(request, resource, given)
-            )
-        )
-        request.state.given = _apply_handler_changes(given, value, resource)
+            if request.method in ("POST", "PUT", "PATCH", "DELETE"):
+                given = await read_body(request) if await request.body() else {}
+            request.state.given = await _authorize_body(request, visitors, resource, action, given)
         return await answer(request)
 
     return endpoint
 
 
-async def _authorize_batch(request: Request, visitors: AppAuth) -> list[dict[str, Any]]:
-    """The runs of a batch, each as the app's `auth` changed it."""
-    found: list[dict[str, Any]] = []
-    for one in await read_list_body(request):
-        sight = await visitors.authorize(
-            request.state.person,
-            "threads",
-            "create_run",
-            value := _authorization_value(request, "threads", one),
-        )
-        VISIBILITY.set(sight)
-        found.append(_apply_handler_changes(one, value, "threads"))
-    return found
+async def _authorize_body(
+    request: Request, visitors: AppAuth, resource: str, action: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Let what follows see what the app's `auth` lets it see; returns the body as that changed it."""
+    value = _authorization_value(request, resource, given)
+    VISIBILITY.set(await visitors.authorize(request.state.person, resource, action, value))
+    return _apply_handler_changes(given, value, resource)
 
 
 _NAMESPACES = ("namespace", "namespace_prefix", "prefix")
@@ -362,8 +347,6 @@ class AppRoutes(BaseRoute):
                 check_role(scope["state"]["person"], "drive")
             await self._app(scope, receive, send)
         except RefusedError as error:
-            from starlette.responses import JSONResponse
-
-            await JSONResponse({"detail": str(error)}, error.status)(scope, receive, send)
+            await error_response(error.status, error)(scope, receive, send)
         except Exception as error:
             raise as_bug_error(error) from error

@@ -1,9 +1,7 @@
 """assistants: workflows as assistants, and those that programs make of them with a configuration of their own."""
 
-import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -27,24 +25,12 @@ from interlock.web.api.payloads import (
     read_object,
     read_strings,
     select_fields,
-    to_json_types,
 )
-from interlock.web.api.prompt_dialect import Dialect, dialect_of_workflow
+from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import Threads
 from interlock.web.endpoints import RefusedError, read_body
 
 _EDITABLE_FIELDS = ("graph_id", "config", "context", "metadata", "name", "description")
-
-
-@dataclass(frozen=True)
-class AssistantChoice:
-    """The assistant of a run."""
-
-    assistant: str
-    graph: str
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Assistants:
@@ -83,7 +69,7 @@ class Assistants:
             if text in graphs:
                 return self._system_assistant(text, graphs[text])
             raise RefusedError(
-                422, f"Invalid assistant: {text[:80]!r}. Must be one of: {_joined_names(graphs)}"
+                422, f"Invalid assistant: {text[:80]!r}. Must be one of: {', '.join(sorted(graphs))}"
             ) from None
         if (found := served.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
             return found
@@ -92,22 +78,11 @@ class Assistants:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def choose_assistant(self, name: object) -> AssistantChoice:
+    def choose_assistant(self, name: object) -> Served:
+        """The assistant of a run. Raises `RefusedError`."""
         if not name:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
-        found = self.find_assistant(name)
-        about = read_object(found.body, "metadata")
-        return AssistantChoice(
-            found.id,
-            found.body["graph_id"],
-            read_object(found.body, "config"),
-            read_object(found.body, "context"),
-            about,
-        )
-
-    def dialect_of_graph(self, graph: str) -> Dialect:
-        """Return how programs speak to a workflow."""
-        return dialect_of_workflow(self.client.workflow(graph))
+        return self.find_assistant(name)
 
     def assistant_json(self, one: Served) -> dict[str, Any]:
         return {
@@ -153,10 +128,10 @@ class Assistants:
             and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
         ]
 
-    async def search_assistants(self, request: Request) -> Response:
-        given = await read_body(request)
+    def search_assistants(self, request: Request) -> Response:
+        given = request.state.given
         fields = frozenset(read_strings(given, "select"))
-        found = await asyncio.to_thread(self._matching_assistants, given)
+        found = self._matching_assistants(given)
         by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
         found.sort(
             key=lambda one: str(self.assistant_json(one)[by] or "").lower(), reverse=not first_is_least
@@ -173,7 +148,7 @@ class Assistants:
         given = await read_body(request)
         graph = str(given.get("graph_id"))
         if graph not in (graphs := self._visible_graphs()):
-            raise NotFoundError(f"Graph {graph!r} not found. Expected one of {_joined_names(graphs)}.")
+            raise NotFoundError(f"Graph {graph!r} not found. Expected one of {', '.join(sorted(graphs))}.")
         name = parse_uuid(given.get("assistant_id") or uuid4(), "assistant")
         there = next((one for one in self.list_visible() if one.id == name), None)
         if there is not None:
@@ -247,43 +222,32 @@ class Assistants:
         found = self.client.workflow(one.body["graph_id"]).configured(config)
         return found, found.compile()
 
-    async def get_schemas(self, request: Request) -> Response:
+    def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
+        workflow, graph = self._compile_graph(one)
+        found = _graph_schemas(graph)
+        kinds = dialect_of_workflow(workflow).schemas(workflow)
+        found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
+        return json_response({"graph_id": one.body["graph_id"], **found})
 
-        def read() -> dict[str, Any]:
-            workflow, graph = self._compile_graph(one)
-            found = _graph_schemas(graph)
-            kinds = dialect_of_workflow(workflow).schemas(workflow)
-            found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
-            return {"graph_id": one.body["graph_id"], **found}
-
-        return json_response(await asyncio.to_thread(read))
-
-    async def get_graph(self, request: Request) -> Response:
+    def get_graph(self, request: Request) -> Response:
         one, xray = self._assistant_from_path(request), request.query_params.get("xray", "")
         depth: Any = (
             int(xray) if xray.isdecimal() else {"true": True, "false": False, "": False}.get(xray.lower())
         )
         if depth is None or xray == "0":
             raise RefusedError(422, f"xray must be true, false or a depth from 1, not {xray!r}.")
+        drawn = self._compile_graph(one)[1].get_graph(xray=depth).to_json()
+        for node in drawn["nodes"]:
+            node["data"] = {"name": node["id"]} if "data" in node else None
+        nodes = [{k: v for k, v in node.items() if v is not None} for node in drawn["nodes"]]
+        return json_response({**drawn, "nodes": nodes})
 
-        def read() -> Any:
-            drawn = self._compile_graph(one)[1].get_graph(xray=depth).to_json()
-            for node in drawn["nodes"]:
-                node["data"] = {"name": node["id"]} if "data" in node else None
-            return {**drawn, "nodes": [{k: v for k, v in n.items() if v is not None} for n in drawn["nodes"]]}
-
-        return json_response(to_json_types(await asyncio.to_thread(read)))
-
-    async def get_subgraphs(self, request: Request) -> Response:
+    def get_subgraphs(self, request: Request) -> Response:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
-
-        def read() -> Any:
-            found = self._compile_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
-            return {name: _graph_schemas(graph) for name, graph in found}
-
-        return json_response(await asyncio.to_thread(read))
+        found = self._compile_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
+        return json_response({name: _graph_schemas(graph) for name, graph in found})
 
 
 def _graph_schemas(graph: Any) -> dict[str, Any]:
@@ -320,7 +284,3 @@ def merge_config_and_context(given: Mapping[str, Any]) -> dict[str, Any]:
     if context:
         return {"config": {**config, "configurable": context}, "context": context}
     return {"context": known} if known else {}
-
-
-def _joined_names(graphs: Mapping[str, str]) -> str:
-    return ", ".join(sorted(graphs))

@@ -12,15 +12,15 @@ from uuid import uuid4
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import ProgramCall
 from interlock.engine.client.served import Served
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import InterlockError, as_bug_error
-from interlock.web import drive_launcher
+from interlock.web import drive_process
 from interlock.web.api.app_auth import USER_KEYS, user_fields
-from interlock.web.api.assistants import AssistantChoice, Assistants, merge_config_and_context
+from interlock.web.api.assistants import Assistants, merge_config_and_context
 from interlock.web.api.drive_recorder import count_protocol_numbers, create_stream_file, end_stream_file
 from interlock.web.api.payloads import assistant_id_of_workflow, parse_uuid, read_object, read_strings
+from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import BUSY, Threads
-from interlock.web.drive_process import DriveJob
 from interlock.web.endpoints import RefusedError, build_submission, check_role
 from interlock.web.rate_limits import LOOK_S, RateLimits
 from interlock.web.roles import Person, ThreadStanding, required_role
@@ -46,7 +46,7 @@ class DriveQueues:
         self.about, self.assistants = about, assistants
         self.client, self.home = about.client, about.home
         self._lanes: dict[str, asyncio.Task[None]] = {}
-        self._children: dict[str, drive_launcher.Child | drive_launcher.AdoptedProcess] = {}
+        self._children: dict[str, drive_process.Child | drive_process.AdoptedProcess] = {}
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
         self._me = [*current_process()]
@@ -81,25 +81,25 @@ class DriveQueues:
             raise RefusedError(422, _NO_WEBHOOK)
         if name := given.get("checkpoint_id"):
             parse_uuid(name, "checkpoint")
-        modes, strategy = (
-            read_strings(given, "stream_mode") or ["values"],
-            given.get("multitask_strategy", "enqueue"),
-        )
-        kwargs = _drive_kwargs(given, chosen)
-        of_thread, about = read_object(thread.body, "metadata"), {"assistant_id": chosen.assistant}
+        about = {"assistant_id": chosen.id}
         if served.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
-            about["graph_id"] = chosen.graph
+            about["graph_id"] = chosen.body["graph_id"]
+        metadata = {
+            key: value
+            for body in (chosen.body, thread.body, given)
+            for key, value in read_object(body, "metadata").items()
+        }
         return {
-            "assistant_id": chosen.assistant,
-            "metadata": {**chosen.metadata, **of_thread, **read_object(given, "metadata"), **about},
+            "assistant_id": chosen.id,
+            "metadata": metadata | about,
             "status": "pending",
-            "multitask_strategy": strategy,
+            "multitask_strategy": given.get("multitask_strategy", "enqueue"),
             "by": person.name,
             "submitted": build_submission(self.client.options, read_object(given, "metadata"), person),
             "server": self._me,
             "kwargs": {
-                **kwargs,
-                "stream_mode": modes,
+                **_drive_kwargs(given, chosen.body),
+                "stream_mode": read_strings(given, "stream_mode") or ["values"],
                 "protocol": protocol,
                 "temporary": bool(thread.body.get("temporary")),
             },
@@ -116,15 +116,10 @@ class DriveQueues:
             await asyncio.sleep(LOOK_S)
             thread = self.about.find_thread(thread.id)
         row = self.client.exact(thread.run) if thread.run else None
-        before = self.about.list_drives(thread.id)
-        known = (
-            before[0].body["assistant_id"]
-            if before
-            else assistant_id_of_workflow(row.workflow)
-            if row
-            else ""
-        )
-        same = self.assistants.choose_assistant(given.get("assistant_id")).assistant == known
+        known = assistant_id_of_workflow(row.workflow) if row else ""
+        if before := self.about.list_drives(thread.id):
+            known = before[0].body["assistant_id"]
+        same = self.assistants.choose_assistant(given.get("assistant_id")).id == known
         return ThreadStanding(frozenset(one.interrupt for one in waits), same)
 
     async def _apply_strategy(self, thread: Served, strategy: object) -> None:
@@ -166,9 +161,10 @@ class DriveQueues:
             await first
         if after:
             await asyncio.sleep(after)
-        found = self.about.list_drives(thread)
         waits = [
-            one for one in found if one.body["status"] == "pending" and one.body.get("server") == self._me
+            one
+            for one in self.about.list_drives(thread)
+            if one.body["status"] == "pending" and one.body.get("server") == self._me
         ]
         for one in reversed(waits):
             try:
@@ -195,7 +191,7 @@ class DriveQueues:
         row = self.client.exact(thread.run) if thread.run else None
         kwargs = one.body["kwargs"]
         graph = str(kwargs["graph_id"])
-        dialect = self.assistants.dialect_of_graph(graph)
+        dialect = dialect_of_workflow(self.client.workflow(graph))
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
             row = self.client.exact(thread.run)
@@ -205,20 +201,20 @@ class DriveQueues:
         if row is not None and not again and (at := dialect.fork_point(kwargs["checkpoint"])):
             row = await self._fork_at_checkpoint(thread, row, at)
         run = row.run if row else self.client.new_run_id()
-        before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
-        before = one.body["before"] if again else before
+        points = self.client.checkpoints(run) if row else []
+        before = one.body["before"] if again else points[-1].step if points else None
         served.change(self.home, "thread", thread.id, {}, run)
-        work = DriveJob(
+        work = drive_process.DriveJob(
             self._drive_options(one, row is None), run, graph, call=ProgramCall(one, row is None, dialect)
         )
         if not await self._turns.wait_for_turn(one, run, graph, lambda: self.is_unfinished(one.id)):
             return
         try:
-            await drive_launcher.start_drive(
+            await drive_process.start_drive(
                 work, lambda child: self._record_process(one.id, child, before, run)
             )
             await self._turns.wait_for_exit(run, self._children[one.id])
-        except drive_launcher.DriveDiedError:
+        except drive_process.DriveDiedError:
             pass  # as one that dies later
         except Exception:
             await self._release_drive(one.id, run)
@@ -228,7 +224,7 @@ class DriveQueues:
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
         if now and now.body["status"] in BUSY and self._retry_killed_drive(now):  # its process was killed
-            return await self._run_drive(self._reload_drive(now))
+            return await self._run_drive(served.served(self.home, "drive", one.id) or now)
         with suppress(InterlockError, KeyError):
             thread = self.about.find_thread(one.thread)
             await asyncio.to_thread(self.about.record_latest_values, thread)
@@ -237,12 +233,12 @@ class DriveQueues:
         self._children.pop(drive, None)
         await self._turns.release(run)
 
-    def _record_process(self, drive: str, child: drive_launcher.Child, before: int | None, run: str) -> None:
+    def _record_process(self, drive: str, child: drive_process.Child, before: int | None, run: str) -> None:
         """Note a drive's process, before that gets its work. Raises `InterlockError` if it was cancelled."""
         if drive in self._stopping:
             raise InterlockError("It was cancelled before it began.")
         self._children[drive] = child
-        process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
+        process = [*drive_process.child_identity(child)]
         about = {"status": "running", "before": before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
@@ -260,13 +256,14 @@ class DriveQueues:
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
-        await asyncio.to_thread(self.client.check_folder_here, row.run)
-        made = await asyncio.to_thread(lambda: self.client.fork(row.run, found[0].step, in_place=True))
-        return self.client.run(made.run)
+        return self.client.run(await self._fork_run(row.run, found[0].step))
+
+    async def _fork_run(self, run: str, step: int) -> str:
+        await asyncio.to_thread(self.client.check_folder_here, run)
+        return (await asyncio.to_thread(self.client.fork, run, step, in_place=True)).run
 
     def is_process_alive(self, drive: str) -> bool:
-        child = self._children.get(drive)
-        return child is not None and child.poll() is None
+        return drive in self._children and self._children[drive].poll() is None
 
     def is_unfinished(self, drive: str) -> bool:
         """Whether a drive waits or works."""
@@ -287,7 +284,7 @@ class DriveQueues:
             )
         self._stopping.add(one.id)
         if one.id not in self._children and now.body.get("process"):
-            self._children[one.id] = drive_launcher.AdoptedProcess(ProcessIdentity(*now.body["process"]))
+            self._children[one.id] = drive_process.AdoptedProcess(ProcessIdentity(*now.body["process"]))
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
@@ -308,11 +305,9 @@ class DriveQueues:
         now = served.served(self.home, "drive", one.id)
         if now is None:
             return
-        run, before = now.run, now.body.get("before")
         fresh = ""
-        if run and before is not None:
-            await asyncio.to_thread(self.client.check_folder_here, run)
-            fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
+        if now.run and (before := now.body.get("before")) is not None:
+            fresh = await self._fork_run(now.run, before)
         served.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.about.list_drives(one.thread)][:1]
         taken_back = {"error": about, "drives": before_it} if not now.body.get("unbegun") else None
@@ -342,7 +337,7 @@ class DriveQueues:
 
     async def _adopt_drive(self, one: Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
-        self._children[one.id] = process = drive_launcher.AdoptedProcess(
+        self._children[one.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*one.body.get("process", _NOBODY))
         )
         while process.poll() is None or self._is_run_driven(one.run):
@@ -375,30 +370,21 @@ class DriveQueues:
         """Whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
         if (before := one.body.get("before")) is None:
             return True
-        points = self.client.checkpoints(one.run)
         if "resume" in (one.body["kwargs"]["command"] or {}):
             return not threads.list_waiting(self.client.options, one.run)
-        return points[-1].step > before
-
-    def _reload_drive(self, one: Served) -> Served:
-        return served.served(self.home, "drive", one.id) or one
+        return self.client.checkpoints(one.run)[-1].step > before
 
 
-def _drive_kwargs(given: Mapping[str, Any], chosen: AssistantChoice) -> dict[str, Any]:
+def _drive_kwargs(given: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
     """What a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
-    asked = {
-        "config": read_object(given, "config"),
-        "context": read_object(given, "context"),
-        **merge_config_and_context(given),
-    }
-    config, known = read_object(asked, "config"), read_object(chosen.config, "configurable")
+    asked = {**given, **merge_config_and_context(given)}
+    config, default = read_object(asked, "config"), read_object(assistant, "config")
+    configurable = {**read_object(default, "configurable"), **read_object(config, "configurable")}
     return {
         "input": given.get("input"),
         "command": given.get("command"),
-        "config": _add_user_fields(
-            {**chosen.config, **config, "configurable": {**known, **read_object(config, "configurable")}}
-        ),
-        "context": _strip_user_fields({**chosen.context, **read_object(asked, "context")}),
+        "config": _add_user_fields({**default, **config, "configurable": configurable}),
+        "context": _strip_user_fields({**read_object(assistant, "context"), **read_object(asked, "context")}),
         "checkpoint": _requested_checkpoint(given),
         "interrupt_before": given.get("interrupt_before"),
         "interrupt_after": given.get("interrupt_after"),
@@ -406,7 +392,7 @@ def _drive_kwargs(given: Mapping[str, Any], chosen: AssistantChoice) -> dict[str
         "resumable": bool(given.get("stream_resumable")),
         "webhook": None,
         "feedback_keys": None,
-        "graph_id": chosen.graph,
+        "graph_id": assistant["graph_id"],
     }
 
 

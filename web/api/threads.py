@@ -95,6 +95,11 @@ class Threads:
     def list_drives(self, thread: str) -> list[Served]:
         return served.all_served(self.home, "drive", thread=thread)
 
+    def remove_drive(self, one: Served) -> None:
+        """Remove a drive's row and its stream."""
+        served.unserve(self.home, "drive", one.id)
+        stream_file(self.home, one.id).unlink(missing_ok=True)
+
     def thread_status(
         self, thread: Served, row: RunRow | None, every: Mapping[str, list[Served]] | None = None
     ) -> str:
@@ -113,32 +118,28 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def thread_json(
-        self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str] = frozenset()
-    ) -> dict[str, Any]:
-        """A thread as programs read it; `fields`: only these."""
-        found = self._build_thread_json(thread, rows, not fields or bool(fields & {"values", "interrupts"}))
-        return select_fields(found, fields)
+    def thread_json(self, thread: Served) -> dict[str, Any]:
+        """A thread as programs read it."""
+        return self._build_thread_json(thread, self._run_row(thread), with_state=True)
 
     def _listed_thread_json(
         self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
-        """As `shown`; without values if its folder or its workflow is gone, which hides no other thread."""
+        """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
+        other thread."""
+        row, with_state = rows.get(thread.run), not fields or bool(fields & {"values", "interrupts"})
         try:
-            return self.thread_json(thread, rows, fields)
+            found = self._build_thread_json(thread, row, with_state)
         except InterlockError:
-            return select_fields(self._build_thread_json(thread, rows, with_state=False), fields)
+            found = self._build_thread_json(thread, row, with_state=False)
+        return select_fields(found, fields)
 
-    def _build_thread_json(
-        self, thread: Served, rows: Mapping[str, RunRow], with_state: bool
-    ) -> dict[str, Any]:
-        row = rows.get(thread.run)
+    def _build_thread_json(self, thread: Served, row: RunRow | None, with_state: bool) -> dict[str, Any]:
         status = self.thread_status(thread, row)
-        made = iso_time(thread.at)
         changed = iso_time(_updated_at(thread, row))
         found: dict[str, Any] = {
             "thread_id": thread.id,
-            "created_at": made,
+            "created_at": iso_time(thread.at),
             "updated_at": changed,
             "state_updated_at": changed,
             "metadata": read_object(thread.body, "metadata"),
@@ -158,9 +159,11 @@ class Threads:
         state = self._states.latest_values(thread, row, status) if row and with_state else {}
         error = drives[0].body.get("error") if drives else row and row.error
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
-        is_shown = is_shown and not _is_newest_unbegun(every)
-        error, is_shown = (taken_back["error"], True) if taken_back else (error, is_shown)
-        return {**found, **state, "error": error if is_shown else None}
+        if taken_back:
+            error = taken_back["error"]
+        elif not is_shown or _is_newest_unbegun(every):
+            error = None
+        return {**found, **state, "error": error}
 
     def record_latest_values(self, thread: Served) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
@@ -177,17 +180,14 @@ class Threads:
         name = (
             parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
         )
-        if served.served(self.home, "thread", name) or self._is_run_thread(name):
+        if served.served(self.home, "thread", name) or self._find_run_of_thread(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
-            return json_response(self.thread_json(there := self.find_thread(name), self.runs_by_id(there)))
+            return json_response(self.thread_json(self.find_thread(name)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
-        return json_response(self.thread_json(served.serve(self.home, "thread", name, kept), {}))
-
-    def _is_run_thread(self, thread: str) -> bool:
-        return self._find_run_of_thread(thread) is not None
+        return json_response(self.thread_json(served.serve(self.home, "thread", name, kept)))
 
     def _find_run_of_thread(self, thread: str) -> RunRow | None:
         """The run that is this thread without that a program named it."""
@@ -197,16 +197,13 @@ class Threads:
             self._runs |= {thread_id_of_run(run): run for run in new}
         return self.client.exact(self._runs[thread]) if thread in self._runs else None
 
-    async def get_thread(self, request: Request) -> Response:
-        found = self.find_thread(request.path_params["thread"])
-        return json_response(await asyncio.to_thread(self.thread_json, found, self.runs_by_id(found)))
+    def get_thread(self, request: Request) -> Response:
+        return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
     def _matching_threads(self, given: Mapping[str, Any]) -> list[Served]:
         """The threads that programs made, as far as they are asked for."""
-        names, values = (
-            {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")},
-            read_object(given, "values"),
-        )
+        names = {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")}
+        values = read_object(given, "values")
         found = [
             one
             for one in served.all_served(self.home, "thread")
@@ -272,7 +269,7 @@ class Threads:
         by = given.get("sort_by", "updated_at")
         newest = given.get("sort_order") != "asc" or "sort_by" not in given
         made, wanted = self._matching_threads(given), self._build_run_filter(given)
-        total = len(made) + (threads.count_roots(self.home, wanted) if wanted else 0)
+        total = len(made) + self._count_runs(wanted)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
         keyed = self._threads_with_sort_keys(made, by)
@@ -319,42 +316,34 @@ class Threads:
             return [(status, run) for status, which in each for _, run in listed(which, limit, offset)]
         return [*listed(wanted, limit, offset)]
 
-    async def search_threads(self, request: Request) -> Response:
-        given = await read_body(request)
+    def search_threads(self, request: Request) -> Response:
+        given = request.state.given
         fields = frozenset(read_strings(given, "select"))
-
-        def found() -> tuple[list[dict[str, Any]], dict[str, str]]:
-            chosen, rows, headers = self._search_page(given)
-            if not (wanted := read_object(given, "extract")):
-                return [self._listed_thread_json(one, rows, fields) for one in chosen], headers
-            whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
-            extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
-            pairs = zip(whole, extracted, strict=True)
-            return [{**select_fields(one, fields), "extracted": more} for one, more in pairs], headers
-
-        shown, headers = await asyncio.to_thread(found)
+        chosen, rows, headers = self._search_page(given)
+        if not (wanted := read_object(given, "extract")):
+            shown = [self._listed_thread_json(one, rows, fields) for one in chosen]
+            return json_response(shown, headers=headers)
+        whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
+        extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
+        pairs = zip(whole, extracted, strict=True)
+        shown = [{**select_fields(one, fields), "extracted": more} for one, more in pairs]
         return json_response(shown, headers=headers)
 
-    async def count_threads(self, request: Request) -> Response:
-        given = await read_body(request)
+    def count_threads(self, request: Request) -> Response:
+        given = request.state.given
+        _check_extract(given)
+        made, wanted = self._matching_threads(given), self._build_run_filter(given)
+        return json_response(len(made) + self._count_runs(wanted))
 
-        def counted() -> int:
-            _check_extract(given)
-            wanted = self._build_run_filter(given)
-            return len(self._matching_threads(given)) + (
-                threads.count_roots(self.home, wanted) if wanted else 0
-            )
-
-        return json_response(await asyncio.to_thread(counted))
+    def _count_runs(self, wanted: threads.Wanted | None) -> int:
+        return threads.count_roots(self.home, wanted) if wanted else 0
 
     async def update_thread(self, request: Request) -> Response:
         found, given = self.find_thread(request.path_params["thread"]), await read_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
         served.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
-        return json_response(
-            await asyncio.to_thread(self.thread_json, self.find_thread(found.id), self.runs_by_id(found))
-        )
+        return json_response(await asyncio.to_thread(self.thread_json, self.find_thread(found.id)))
 
     async def delete_thread(self, request: Request) -> Response:
         await self._remove_thread(self.find_thread(request.path_params["thread"]))
@@ -383,8 +372,7 @@ class Threads:
         if self._run_row(found):
             await asyncio.to_thread(self.client.remove, found.run)
         for one in self.list_drives(found.id):
-            served.unserve(self.home, "drive", one.id)
-            stream_file(self.home, one.id).unlink(missing_ok=True)
+            self.remove_drive(one)
         served.unserve(self.home, "thread", found.id)
 
     async def copy_thread(self, request: Request) -> Response:
@@ -398,25 +386,20 @@ class Threads:
             run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
         kept = {"metadata": read_object(found.body, "metadata"), "copied": True, **ownership_fields()}
         made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
-        return json_response(await asyncio.to_thread(self.thread_json, made, self.runs_by_id(made)))
+        return json_response(await asyncio.to_thread(self.thread_json, made))
 
     def _run_row(self, thread: Served) -> RunRow | None:
         return self.client.exact(thread.run) if thread.run else None
 
-    async def get_state(self, request: Request) -> Response:
-        asked_for = request.query_params
-        at = {"checkpoint_id": request.path_params.get("checkpoint")}
-        return await self._state_response(request, at, asked_for.get("subgraphs") == "true")
+    def get_state(self, request: Request) -> Response:
+        thread, at = self.find_thread(request.path_params["thread"]), request.path_params.get("checkpoint")
+        subgraphs = request.query_params.get("subgraphs") == "true"
+        return json_response(self.read_state_json(thread, {"checkpoint_id": at}, subgraphs))
 
-    async def get_checkpoint_state(self, request: Request) -> Response:
-        given = await read_body(request)
-        return await self._state_response(
-            request, read_object(given, "checkpoint"), bool(given.get("subgraphs"))
-        )
-
-    async def _state_response(self, request: Request, at: Mapping[str, Any], subgraphs: bool) -> Response:
-        thread = self.find_thread(request.path_params["thread"])
-        return json_response(await asyncio.to_thread(self.read_state_json, thread, at, subgraphs))
+    def get_checkpoint_state(self, request: Request) -> Response:
+        thread, given = self.find_thread(request.path_params["thread"]), request.state.given
+        at = read_object(given, "checkpoint")
+        return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
     def read_state_json(
         self, thread: Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
@@ -424,28 +407,20 @@ class Threads:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         return self._states.read_state_json(thread, self._run_row(thread), at, subgraphs)
 
-    async def get_history(self, request: Request) -> Response:
-        given: Mapping[str, Any] = (
-            await read_body(request) if request.method == "POST" else request.query_params
-        )
-        thread, limit = (
-            self.find_thread(request.path_params["thread"]),
-            read_whole_number(given, "limit", 1, least=-1_000),
-        )
+    def get_history(self, request: Request) -> Response:
+        is_post = request.method == "POST"
+        given: Mapping[str, Any] = request.state.given if is_post else request.query_params
+        thread = self.find_thread(request.path_params["thread"])
+        limit = read_whole_number(given, "limit", 1, least=-1_000)
         if limit > 0:
             read_limit(given, 1, 1_000_000)
         if (row := self._run_row(thread)) is None or limit <= 0:
             return json_response([])
-        named = given.get("before") if request.method == "GET" else None
+        named = None if is_post else given.get("before")
         before = {"checkpoint_id": named} if named else read_object(given, "before")
         before = read_object(before, "configurable") or before
-        at, metadata = (
-            (read_object(given, "checkpoint"), read_object(given, "metadata"))
-            if request.method == "POST"
-            else ({}, {})
-        )
-        read = self._states.read_history
-        return json_response(await asyncio.to_thread(read, thread, row, limit, before, at, metadata))
+        at, metadata = (read_object(given, name) if is_post else {} for name in ("checkpoint", "metadata"))
+        return json_response(self._states.read_history(thread, row, limit, before, at, metadata))
 
     async def update_state(self, request: Request) -> Response:
         thread, given = self.find_thread(request.path_params["thread"]), await read_body(request)
