@@ -29,8 +29,12 @@ from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import process_start_time
 from interlock.services.snapshots.restore import apply_restore, plan_restore
-from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
-from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
+from interlock.services.snapshots.snapshots import (
+    ShadowRepository,
+    WorkspaceSnapshots,
+    repository_name,
+    set_parent_snapshot,
+)
 from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import (
     FleetSettings,
@@ -158,7 +162,7 @@ def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        Snapshots(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -186,7 +190,7 @@ def read_stored_commits(home: Path, run: str) -> Commits | None:
 
 def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
-    repository, settings = Snapshots(kept), load_folder_settings(folder)
+    repository, settings = ShadowRepository(kept), load_folder_settings(folder)
     with open_reader(home) as conn:
         assert conn is not None
         fetch_snapshot(conn, repository, snapshot)

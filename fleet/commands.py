@@ -12,7 +12,6 @@ from interlock.cli.render.output import (
     stderr_paint,
     stdout_paint,
 )
-from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
 from interlock.engine.store.connection import Job
@@ -41,9 +40,7 @@ def worker(args: Args) -> None:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     stderr_paint().print_all(isolated)
-    setup.run_worker(
-        fleet.home, queues, args.concurrency, lambda line: stderr_paint().print(line), FORKER.start
-    )
+    setup.run_worker(fleet.home, queues, args.concurrency, stderr_paint().print)
 
 
 def _ensure_folder(path: Path) -> Path:

@@ -14,13 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from interlock import engine
 from interlock.engine.checkouts import run_repository
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
-from interlock.engine.driver.runner import begin_run
-from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.store import Store, open_reader
@@ -38,8 +36,7 @@ from interlock.fleet.checkout import (
 from interlock.fleet.commits import CloneCommits, open_stored_objects
 from interlock.fleet.left_behind import MOST, list_left_behind
 from interlock.fleet.mirrors import Mirror, run_git
-from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
-from interlock.services.snapshots.snapshots import repository_name
+from interlock.services.snapshots.snapshots import ShadowRepository, repository_name
 from interlock.state.calls import ToolResult, error_result
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.repository import Repository
@@ -123,11 +120,17 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
     return bool(pushing)
 
 
-def _list_left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
+def _list_left_behind(files: Checkout, snapshots: ShadowRepository, last: str) -> list[str]:
     kept = {*snapshots.read_contents(last).files} if last else set[str]()
-    listed = run_git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
+    entries = _tree_entries(files.mirror, files.options["commit"])
+    return list_left_behind(files.folder, kept, {path: about.split()[2] for path, about in entries.items()})
+
+
+def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
+    """The files of a commit: path → mode, kind and id."""
+    listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, at=mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
-    return list_left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
+    return {path: about for about, _, path in entries}
 
 
 def _format_left_behind(left: Sequence[str]) -> bytes:
@@ -144,7 +147,7 @@ _LIKELY_SECRET = re.compile(
 
 
 def _find_likely_secrets(
-    mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str
+    mirror: Mirror, commit: str, snapshots: ShadowRepository, first: str, last: str
 ) -> list[str]:
     """Files with such names that the run made, and the commit that was cloned hasn't."""
     changed = [
@@ -177,7 +180,7 @@ def _push_run_id(home: Path, run: str, last: str) -> str:
     return name
 
 
-def _open_snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
+def _open_snapshots(home: Path, folder: Path, *commits: str) -> ShadowRepository:
     return repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
@@ -200,12 +203,7 @@ def _enqueue_push_run(
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": push_command(what), "description": f"deliver run {run}"}}
-    asyncio.run(_begin_tools_run({"calls": [call]}, begun, name))
-
-
-async def _begin_tools_run(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
-    with provide_stop() as stop:
-        return await begin_run("tools", input, options, [], name, stop)
+    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))
 
 
 def push_command(what: Mapping[str, str]) -> str:
@@ -266,7 +264,7 @@ def _push_changes(home: Path, folder: Path, what: Mapping[str, str]) -> str:
 
 def _build_commit(
     mirror: Mirror,
-    snapshots: Snapshots,
+    snapshots: ShadowRepository,
     run: RunRow,
     what: Mapping[str, str],
     borrowed: Sequence[Path],
@@ -320,14 +318,13 @@ def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str
 
 
 def _undone_changes(
-    mirror: Mirror, snapshots: Snapshots, what: Mapping[str, str], its_own: str, env: dict[str, str]
+    mirror: Mirror, snapshots: ShadowRepository, what: Mapping[str, str], its_own: str, env: dict[str, str]
 ) -> str:
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
     span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
     committed = [path for path in run_git(*span, at=mirror.folder, env=env).split("\0") if path]
     known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
-    listed = run_git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
-    cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
+    cloned = _tree_entries(mirror, what["commit"])
     gone = f"0 {'0' * 40}"
     return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 

@@ -12,8 +12,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from interlock.engine.store import Store
-from interlock.engine.store.runs import count_waiting_requests as requests_waiting
-from interlock.engine.store.runs import list_rows_to_export, mark_trace_exported, open_trace
+from interlock.engine.store.runs import (
+    count_waiting_requests,
+    list_rows_to_export,
+    mark_trace_exported,
+    open_trace,
+)
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 from interlock.telemetry.sender import Batch, Log, Sender
@@ -163,7 +167,7 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting_requests_figure(requests_waiting(self._store.home)))
+        self._figures.append(waiting_requests_figure(count_waiting_requests(self._store.home)))
         self._send_new_rows([drive], until)
 
     def _send_new_rows(self, more: list[Span], until: float | None = None) -> None:

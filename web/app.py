@@ -30,7 +30,6 @@ from interlock.web.endpoints import (
 )
 from interlock.web.guard import Access, Guard, Tokens
 from interlock.web.isolated_process import IsolatedRunner
-from interlock.web.page_views import PageContext
 from interlock.web.run_resumer import RunResumer
 
 _STATIC = Path(__file__).parent / "static"
@@ -74,7 +73,7 @@ class Page:
 
     def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
-        self.served = PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
+        self.served = page_views.PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
         theirs = self.client.listed_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None

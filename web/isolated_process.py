@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from interlock.cli.warm.fork_client import FORKER, Child
-from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
+from interlock.engine.client import FORBIDDEN, PIPELINES, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, as_bug_error
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ def _modification_times(folder: Path) -> list[float]:
 
 
 def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client import PIPELINES
-
     own, ignored = Client(asked.options).list_user_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]

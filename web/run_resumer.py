@@ -11,7 +11,6 @@ from typing import Any
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Client, Options, RunRow, rate_limits, served
-from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_process
@@ -136,7 +135,7 @@ class RunResumer:
             served.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release(run)
 
-    async def _start_process(self, one: Served) -> Child:
+    async def _start_process(self, one: served.Served) -> Child:
         begun: list[Child] = []
 
         def started(child: Child) -> None:
@@ -148,5 +147,5 @@ class RunResumer:
         await drive_process.start_drive(work, started)
         return begun[0]
 
-    def _stored_prompt(self, run: str) -> Served | None:
+    def _stored_prompt(self, run: str) -> served.Served | None:
         return served.served(self._home, "prompt", run)

@@ -75,8 +75,8 @@ def can_see_graph(graph: str) -> bool:
 
 def can_see_system_assistant(one: Served) -> bool:
     """Whether a request sees the assistant that a workflow is: it belongs to nobody."""
-    wanted = VISIBILITY.get().filters.get("assistants") or {}
-    return matches_auth_filter(wanted, one.body.get("metadata") or {})
+    filters = VISIBILITY.get().filters
+    return matches_auth_filter(filters.get("assistants") or {}, one.body.get("metadata") or {})
 
 
 def ownership_fields() -> dict[str, str]:

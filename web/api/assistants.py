@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, served
-from interlock.engine.client.served import Served
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
@@ -44,22 +43,24 @@ class Assistants:
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, about: str) -> Served:
+    def _system_assistant(self, graph: str, about: str) -> served.Served:
         kept = {
             "graph_id": graph,
             "name": graph,
             "description": about or None,
             "metadata": {"created_by": "system"},
         }
-        return Served(assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun)
+        return served.Served(
+            assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
+        )
 
-    def list_visible(self) -> list[Served]:
+    def list_visible(self) -> list[served.Served]:
         """The newest first."""
         system = [self._system_assistant(graph, about) for graph, about in self._visible_graphs().items()]
         made = [one for one in served.all_served(self.home, "assistant") if is_visible("assistants", one)]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, name: object) -> Served:
+    def find_assistant(self, name: object) -> served.Served:
         """By id, or by the workflow's name. Raises `RefusedError`."""
         text = str(name)
         try:
@@ -78,13 +79,13 @@ class Assistants:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def choose_assistant(self, name: object) -> Served:
+    def choose_assistant(self, name: object) -> served.Served:
         """The assistant of a run. Raises `RefusedError`."""
         if not name:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
         return self.find_assistant(name)
 
-    def assistant_json(self, one: Served) -> dict[str, Any]:
+    def assistant_json(self, one: served.Served) -> dict[str, Any]:
         return {
             "assistant_id": one.id,
             "graph_id": one.body["graph_id"],
@@ -103,7 +104,7 @@ class Assistants:
     async def get_assistant(self, request: Request) -> Response:
         return json_response(self.assistant_json(self._assistant_from_path(request)))
 
-    def _assistant_from_path(self, request: Request) -> Served:
+    def _assistant_from_path(self, request: Request) -> served.Served:
         name = request.path_params["assistant"]
         try:
             UUID(name)
@@ -118,7 +119,7 @@ class Assistants:
             raise NotFoundError(f"Assistant {name} not found")
         return found
 
-    def _matching_assistants(self, given: Mapping[str, Any]) -> list[Served]:
+    def _matching_assistants(self, given: Mapping[str, Any]) -> list[served.Served]:
         graph, name = given.get("graph_id"), str(given.get("name") or "").lower()
         return [
             one
@@ -163,7 +164,7 @@ class Assistants:
         kept["versions"] = [{**kept, "at": time.time()}]
         return json_response(self.assistant_json(served.serve(self.home, "assistant", name, kept)))
 
-    def _editable_assistant(self, request: Request) -> Served:
+    def _editable_assistant(self, request: Request) -> served.Served:
         found = self._assistant_from_path(request)
         if served.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
@@ -198,7 +199,7 @@ class Assistants:
         found, given = self._assistant_from_path(request), await read_body(request)
         shown = [
             {
-                **self.assistant_json(Served(found.id, "", "", one, found.at)),
+                **self.assistant_json(served.Served(found.id, "", "", one, found.at)),
                 "created_at": iso_time(one.get("at", found.at)),
             }
             for one in found.body["versions"]
@@ -216,7 +217,7 @@ class Assistants:
         served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
-    def _compile_graph(self, one: Served) -> tuple[Pipeline, Any]:
+    def _compile_graph(self, one: served.Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object(one.body, "config")}
         found = self.client.workflow(one.body["graph_id"]).configured(config)

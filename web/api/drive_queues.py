@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import ProgramCall
-from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web import drive_process
@@ -53,8 +52,8 @@ class DriveQueues:
         self._turns = RateLimits(self.client.options)
 
     async def enqueue_drive(
-        self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
-    ) -> Served:
+        self, given: Mapping[str, Any], thread: served.Served, person: Person, protocol: bool = False
+    ) -> served.Served:
         """Put a drive in its thread's lane. Raises `RefusedError`, and then leaves nothing behind."""
         kept, delay = await self.build_drive_row(given, thread, person, protocol)
         await self._apply_strategy(thread, kept["multitask_strategy"])
@@ -69,7 +68,7 @@ class DriveQueues:
         return made
 
     async def build_drive_row(
-        self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
+        self, given: Mapping[str, Any], thread: served.Served, person: Person, protocol: bool = False
     ) -> tuple[dict[str, Any], float]:
         """What a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
         standing = (
@@ -106,7 +105,7 @@ class DriveQueues:
             **({} if person.has_role("drive") else {"only": [*standing.waits]}),
         }, max(0.0, float(given.get("after_seconds") or 0))
 
-    async def _await_thread_standing(self, thread: Served, given: Mapping[str, Any]) -> ThreadStanding:
+    async def _await_thread_standing(self, thread: served.Served, given: Mapping[str, Any]) -> ThreadStanding:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
         waits: list[threads.WaitingRequest] = []
         for _ in range(_MAX_LOOKS):
@@ -122,7 +121,7 @@ class DriveQueues:
         same = self.assistants.choose_assistant(given.get("assistant_id")).id == known
         return ThreadStanding(frozenset(one.interrupt for one in waits), same)
 
-    async def _apply_strategy(self, thread: Served, strategy: object) -> None:
+    async def _apply_strategy(self, thread: served.Served, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
         busy = [one for one in self.about.list_drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
@@ -174,7 +173,7 @@ class DriveQueues:
                     one, error if isinstance(error, InterlockError) else as_bug_error(error)
                 )
 
-    def _record_failed_start(self, one: Served, error: InterlockError) -> None:
+    def _record_failed_start(self, one: served.Served, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
         now = served.served(self.home, "drive", one.id)
@@ -183,7 +182,7 @@ class DriveQueues:
         served.change(self.home, "drive", one.id, {"status": "error", "error": about})
         end_stream_file(self.home, one.id, None if one.id in self._stopping else about)
 
-    async def _run_drive(self, one: Served) -> None:
+    async def _run_drive(self, one: served.Served) -> None:
         """Drive one, until it has ended."""
         if not self.is_unfinished(one.id):  # it was cancelled while it waited
             return
@@ -242,7 +241,7 @@ class DriveQueues:
         about = {"status": "running", "before": before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
-    def _drive_options(self, one: Served, new: bool) -> Options:
+    def _drive_options(self, one: served.Served, new: bool) -> Options:
         kwargs = one.body["kwargs"]
         both = {**kwargs["context"], **kwargs["config"].get("configurable", {})}
         given = {k: v for k, v in both.items() if not k.startswith("__") and k not in _RESERVED_KEYS}
@@ -251,7 +250,7 @@ class DriveQueues:
         options = replace(self.client.options, context=given, door="program", **here)
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
-    async def _fork_at_checkpoint(self, thread: Served, row: RunRow, checkpoint: str) -> RunRow:
+    async def _fork_at_checkpoint(self, thread: served.Served, row: RunRow, checkpoint: str) -> RunRow:
         """A fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
@@ -270,7 +269,7 @@ class DriveQueues:
         found = served.served(self.home, "drive", drive)
         return found is not None and found.body["status"] in BUSY
 
-    async def stop_drive(self, one: Served, *, rollback: bool = False, why: str = "DELETE") -> None:
+    async def stop_drive(self, one: served.Served, *, rollback: bool = False, why: str = "DELETE") -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
         asked for it, or a sentence, for programs."""
         now = served.served(self.home, "drive", one.id) or one
@@ -300,7 +299,7 @@ class DriveQueues:
         if rollback:
             await self._roll_back_thread(one, about)
 
-    async def _roll_back_thread(self, one: Served, about: Mapping[str, str]) -> None:
+    async def _roll_back_thread(self, one: served.Served, about: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
         now = served.served(self.home, "drive", one.id)
         if now is None:
@@ -335,7 +334,7 @@ class DriveQueues:
         row = self.client.exact(run)
         return row is not None and row.status == "running"
 
-    async def _adopt_drive(self, one: Served) -> None:
+    async def _adopt_drive(self, one: served.Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[one.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*one.body.get("process", _NOBODY))
@@ -351,7 +350,7 @@ class DriveQueues:
         else:
             served.change(self.home, "drive", one.id, {"status": "pending"})
 
-    def _retry_killed_drive(self, one: Served) -> bool:
+    def _retry_killed_drive(self, one: served.Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
         row, deaths = self.client.exact(one.run) if one.run else None, one.body.get("deaths", 0) + 1
         if one.id in self._stopping or deaths > _MAX_DEATHS or (row and row.why not in ("", "died")):
@@ -366,7 +365,7 @@ class DriveQueues:
         )
         return True
 
-    def _has_run_taken_input(self, one: Served) -> bool:
+    def _has_run_taken_input(self, one: served.Served) -> bool:
         """Whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
         if (before := one.body.get("before")) is None:
             return True

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from interlock.engine.client import served, threads
-from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
@@ -98,7 +97,7 @@ class ProtocolCommands:
         return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: Served, params: Mapping[str, Any], person: Person
+        self, thread: served.Served, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -166,7 +165,7 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive(self, drive: served.Served) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
