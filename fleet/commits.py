@@ -47,8 +47,8 @@ class Commits:
         texts = {
             "head": self.head,
             "refs": dict(self.refs),
-            "index": _encode_base64(self.index),
-            "pack": _encode_base64(self.pack),
+            "index": base64.b64encode(self.index).decode(),
+            "pack": base64.b64encode(self.pack).decode(),
         }
         return json.dumps(texts).encode()
 
@@ -136,7 +136,8 @@ def restore_commits(kept: Commits, clone: Path) -> None:
         run_git("symbolic-ref", "HEAD", kept.head.removeprefix("ref: "), at=clone)
     else:
         run_git("update-ref", "--no-deref", "HEAD", kept.head, at=clone)
-    for gone in {*_list_branches(clone)} - {*kept.refs}:
+    branches = run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
+    for gone in {*branches} - {*kept.refs}:
         run_git("update-ref", "-d", gone, at=clone)
     if kept.index:
         (clone / ".git/index").write_bytes(kept.index)
@@ -168,14 +169,6 @@ def _add_pack(objects: Path, pack: bytes, at: Path) -> None:
         file.write(pack)
         file.flush()
         run_git("unpack-objects", "-q", at=at, file=Path(file.name))
-
-
-def _list_branches(clone: Path) -> list[str]:
-    return run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
-
-
-def _encode_base64(body: bytes) -> str:
-    return base64.b64encode(body).decode()
 
 
 def _read_small_file(file: Path, most: int) -> bytes:

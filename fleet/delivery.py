@@ -5,15 +5,17 @@ runs in this worker's mirror, not in the clone, whose settings and hooks the run
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from interlock import engine
 from interlock.engine.checkouts import run_repository
@@ -34,7 +36,6 @@ from interlock.fleet.checkout import (
     read_stored_commits,
 )
 from interlock.fleet.commits import CloneCommits, open_stored_objects
-from interlock.fleet.left_behind import MOST, list_left_behind
 from interlock.fleet.mirrors import Mirror, run_git
 from interlock.services.snapshots.snapshots import ShadowRepository, repository_name
 from interlock.state.calls import ToolResult, error_result
@@ -45,6 +46,9 @@ from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs
 
 _AUTHOR = "Interlock"
 _GIT = ".git"
+_MOST_NAMED = 50
+"""Files that aren't delivered and are named."""
+_CHUNK = 1 << 20
 _ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
 """What is told of a clone's own repository: anew by each host that delivers."""
 
@@ -123,7 +127,67 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
 def _list_left_behind(files: Checkout, snapshots: ShadowRepository, last: str) -> list[str]:
     kept = {*snapshots.read_contents(last).files} if last else set[str]()
     entries = _tree_entries(files.mirror, files.options["commit"])
-    return list_left_behind(files.folder, kept, {path: about.split()[2] for path, about in entries.items()})
+    return _find_undelivered(files.folder, kept, {path: about.split()[2] for path, about in entries.items()})
+
+
+def _find_undelivered(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
+    """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
+
+    `kept`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
+    """
+    known = {*kept, *committed}
+    full = {str(above) for path in known for above in PurePosixPath(path).parents}
+    return sorted(_iterate_undelivered(folder, "", full, kept, committed))
+
+
+def _iterate_undelivered(
+    folder: Path, where: str, full: Collection[str], kept: Collection[str], committed: Mapping[str, str]
+) -> Iterator[str]:
+    try:
+        with os.scandir(folder / where) as found:
+            entries = [*found]
+    except OSError:  # the run took the right to list it away
+        yield f"{where}/"
+        return
+    for entry in entries:
+        path = f"{where}/{entry.name}" if where else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if path in full:
+                yield from _iterate_undelivered(folder, path, full, kept, committed)
+            elif entry.name != ".git" and not _is_empty_folder(entry.path):
+                yield f"{path}/"
+        elif path not in kept and committed.get(path) != _blob_id_or_empty(Path(entry)):
+            yield path
+
+
+def _is_empty_folder(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return not any(found)
+    except OSError:
+        return False
+
+
+def _blob_id_or_empty(file: Path) -> str:
+    """Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
+    try:
+        return _blob_id(file)
+    except OSError:
+        return ""
+
+
+def _blob_id(file: Path) -> str:
+    found = file.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        target = os.fsencode(file.readlink())
+        return hashlib.sha1(b"blob %d\0" % len(target) + target, usedforsecurity=False).hexdigest()
+    if not stat.S_ISREG(found.st_mode):
+        return ""
+    digest = hashlib.sha1(b"blob %d\0" % found.st_size, usedforsecurity=False)
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
@@ -135,8 +199,8 @@ def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
 
 def _format_left_behind(left: Sequence[str]) -> bytes:
     """The lines before a patch, which `git apply` skips."""
-    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:MOST])
-    more = f"… and {len(left) - MOST} more\n" if len(left) > MOST else ""
+    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:_MOST_NAMED])
+    more = f"… and {len(left) - _MOST_NAMED} more\n" if len(left) > _MOST_NAMED else ""
     return f"{named}{more}\n".encode(errors="surrogateescape") if left else b""
 
 
@@ -295,7 +359,7 @@ def _build_commit(
         run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = run_git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
-        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:MOST]]
+        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:_MOST_NAMED]]
         about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in not_pushed if path.isprintable())
         if parent != what["commit"] and tree == run_git(
             "rev-parse", f"{parent}^{{tree}}", at=mirror.folder, env=env

@@ -20,7 +20,7 @@ from interlock.engine.store.runs import (
 )
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
-from interlock.telemetry.sender import Batch, Log, Sender
+from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,
     Attributes,
@@ -134,11 +134,10 @@ class Telemetry:
     def current(self) -> Generator[None]:
         """Make the drive the current span of this task: the MCP client tells servers of it."""
         from opentelemetry.context import attach, detach
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        span = SpanContext(int(self._trace.trace, 16), int(self._span, 16), False, flags)
-        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        drive = NonRecordingSpan(span_context(self._trace.trace, self._span))
+        token = attach(set_span_in_context(drive))
         try:
             yield
         finally:

@@ -16,10 +16,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Client, Options, RunRow, rate_limits, served
+from interlock.engine.client.program_drive import ProgramCall
 from interlock.services.files.disk import make_private_directory, make_private_file, path_below
 from interlock.services.process.identity import (
     ProcessIdentity,
@@ -30,10 +31,7 @@ from interlock.services.process.identity import (
 )
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
-
-if TYPE_CHECKING:
-    from interlock.engine.client.program_drive import ProgramCall
-    from interlock.state.events import Event
+from interlock.state.events import Event
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class DriveJob:
     """What to start under the id `run`; empty: go on with `run`."""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prompt: str | None = None
-    call: "ProgramCall | None" = None
+    call: ProgramCall | None = None
     """Of a program, by the API."""
     in_turn: bool = False
     """Limits over all workers hold for it (`prompts.py`)."""
@@ -75,25 +73,25 @@ class DriveDiedError(UserError):
 
 
 _DIED = "died"
+_ERRORS = {BusyError.kind: BusyError, _DIED: DriveDiedError}
 _LOOK_S = 0.05
 """Seconds between two looks at the file of a drive."""
 _MOST = 1_000_000
 """Bytes of it that are read at once."""
 
 
-async def start_drive(work: DriveJob, started: Callable[[Child], None] = lambda _: None) -> None:
-    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't.
+async def start_drive(work: DriveJob, started: Callable[[Child], None] = lambda _: None) -> Child:
+    """Start a drive; returns its process when its run goes. Raises `UserError` with why it doesn't.
 
-    `started` gets its process, which does nothing if that raises.
+    `started` gets the process before, which does nothing if that raises.
     """
-    made = await asyncio.to_thread(_launch_process, work, started)
-    if made.get("kind") == BusyError.kind:
-        raise BusyError(made["error"])
+    child, made = await asyncio.to_thread(_launch_process, work, started)
     if "error" in made:
-        raise (DriveDiedError if made.get("kind") == _DIED else UserError)(made["error"])
+        raise _ERRORS.get(made.get("kind", ""), UserError)(made["error"])
+    return child
 
 
-def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> Mapping[str, str]:
+def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> tuple[Child, Mapping[str, str]]:
     stdin, given = os.pipe()
     told, stdout = os.pipe()
     with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
@@ -109,7 +107,7 @@ def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> Mapping
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()
     died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
-    return json.loads(line) if line else died
+    return child, json.loads(line) if line else died
 
 
 def child_identity(child: Child) -> ProcessIdentity:
@@ -186,7 +184,7 @@ class _LiveEventsWriter:
         self._file.flush()
         fresh.replace(path)
 
-    def __call__(self, event: "Event", /) -> None:
+    def __call__(self, event: Event, /) -> None:
         if event.type == "init":
             report_to_server({})
         self._file.write(event.model_dump_json() + "\n")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -18,11 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
+from interlock.web.api.app_auth import AppAuth
 from interlock.web.endpoints import BODY_LIMIT, is_shell_path
 from interlock.web.roles import Person
-
-if TYPE_CHECKING:
-    from interlock.web.api.app_auth import AppAuth
 
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
@@ -158,9 +156,7 @@ class Access(NamedTuple):
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(
-        self, app: ASGIApp, tokens: Tokens, access: Access, visitors: "AppAuth | None" = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, access: Access, visitors: AppAuth | None = None) -> None:
         """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
         self._app, self._tokens, self._visitors = app, tokens, visitors
         self._port, self._only_reads, self._proxy, self._origins = access

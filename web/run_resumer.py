@@ -136,16 +136,12 @@ class RunResumer:
             await self._turns.release(run)
 
     async def _start_process(self, one: served.Served) -> Child:
-        begun: list[Child] = []
-
         def started(child: Child) -> None:
             process = [*drive_process.child_identity(child)]
             served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
-            begun.append(child)
 
         work = drive_process.DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
-        await drive_process.start_drive(work, started)
-        return begun[0]
+        return await drive_process.start_drive(work, started)
 
     def _stored_prompt(self, run: str) -> served.Served | None:
         return served.served(self._home, "prompt", run)

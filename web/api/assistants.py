@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -111,13 +112,11 @@ class Assistants:
         except ValueError:
             if name not in self._visible_graphs():
                 raise RefusedError(422, "Invalid assistant ID: must be a UUID") from None
-        try:
+        with suppress(NotFoundError):
             found = self.find_assistant(name)
-        except NotFoundError:
-            found = None
-        if found is None or not (found.body.get("app") or can_see_system_assistant(found)):
-            raise NotFoundError(f"Assistant {name} not found")
-        return found
+            if found.body.get("app") or can_see_system_assistant(found):
+                return found
+        raise NotFoundError(f"Assistant {name} not found")
 
     def _matching_assistants(self, given: Mapping[str, Any]) -> list[served.Served]:
         graph, name = given.get("graph_id"), str(given.get("name") or "").lower()
