@@ -70,7 +70,7 @@ class PostgresConnection(Connection):
 
     @property
     def jobs(self) -> ProcrastinateJobs:
-        return ProcrastinateJobs(self.raw)
+        return ProcrastinateJobs(self, self.raw)
 
     @property
     def _own(self) -> "psycopg.Connection[Any]":

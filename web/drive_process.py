@@ -104,10 +104,11 @@ def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> tuple[C
         with suppress(BrokenPipeError), giving:  # it was killed meanwhile, and answers nothing
             giving.write(pickle.dumps(work))
         line = telling.readline()
+    died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
+    made = child, json.loads(line) if line else died
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()
-    died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
-    return child, json.loads(line) if line else died
+    return made
 
 
 def child_identity(child: Child) -> ProcessIdentity:
