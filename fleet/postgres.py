@@ -87,13 +87,10 @@ class PostgresConnection(Connection):
             self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
-        found = self._execute_raw(sql, values)
+        found = self.ask(sql, values)
         return self._sync_pipeline(found) if sql.lstrip().startswith(self.reads) else found
 
-    def ask(self, sql: str, values: Values = ()) -> Rows:
-        return self._execute_raw(sql, values)
-
-    def _execute_raw(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
+    def ask(self, sql: str, values: Values = ()) -> "psycopg.Cursor[Any]":
         return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
 
     def _cursor(self) -> "psycopg.Cursor[Any]":

@@ -34,11 +34,11 @@ def test_every_statement_of_a_runs_life_has_an_index(
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     script = put(tmp_path / "script.json", SCRIPT)
     assert run("fleet", "init").code == 0
-    seen, told = dict[str, None](), PostgresConnection._execute_raw
+    seen, told = dict[str, None](), PostgresConnection.ask
     monkeypatch.setattr(
         PostgresConnection,
-        "_execute_raw",
-        lambda one, sql, given: seen.setdefault(sql) or told(one, sql, given),
+        "ask",
+        lambda one, sql, given=(): seen.setdefault(sql) or told(one, sql, given),
     )
     _life(run, f"script:{script}")
     assert len(seen) > 60

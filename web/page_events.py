@@ -31,8 +31,8 @@ _STUCK_S = 10.0
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
 
 
-def format_event(data: object, id: str = "", event: str = "") -> bytes:
-    head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
+def format_event(data: object, id: str = "") -> bytes:
+    head = f"id: {id}\n" if id else ""
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
 

@@ -86,11 +86,9 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(dump_json(value), status, headers, "application/json")
 
 
-def paginate(
-    given: Mapping[str, Any], found: list[Any], most: int = 1000
-) -> tuple[list[Any], dict[str, str]]:
+def paginate(given: Mapping[str, Any], found: list[Any]) -> tuple[list[Any], dict[str, str]]:
     """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = read_limit(given, 10, most), read_whole_number(given, "offset", 0)
+    limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
     return found[offset : offset + limit], pagination_headers(limit, offset, len(found))
 
 
