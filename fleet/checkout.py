@@ -89,7 +89,7 @@ class Checkout:
 
 
 def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
-    """The worker's own: no project's count."""
+    """Return the settings of the worker's user: no project's count."""
     home = Path.home()
     return load_configuration(
         ConfigurationSources(home, home, env, trusted=False)
@@ -142,7 +142,7 @@ def _prepare_checkout(
 
 
 def _parse_repository(options: Mapping[str, str]) -> Repository:
-    """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
+    """Return the run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
     found = Repository(options["url"], options["ref"])
     try:
         if parse_repository(str(found)) != found:
@@ -182,7 +182,7 @@ def remove_leftovers(workspaces: Path) -> None:
 
 
 def read_stored_commits(home: Path, run: str) -> Commits | None:
-    """What a run did in its clone's own repository; None: nothing."""
+    """Return what a run did in its clone's own repository; None: nothing."""
     with open_reader(home) as conn:
         body = load_blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
     return Commits.from_bytes(body) if body else None
@@ -201,5 +201,5 @@ def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> No
 
 
 def clone_folder(env: Mapping[str, str]) -> Path | None:
-    """Where this worker clones to."""
+    """Return the folder that this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

@@ -44,7 +44,7 @@ def worker(args: Args) -> None:
 
 
 def _ensure_folder(path: Path) -> Path:
-    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
+    """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

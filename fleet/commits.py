@@ -78,7 +78,7 @@ class CloneCommits:
     _is_kept: bool = field(default=False, init=False)
 
     def read_if_changed(self) -> bytes | None:
-        """What is to be kept, if that has changed since the last call; None: it hasn't.
+        """Return what is to be kept, if that has changed since the last call; None: it hasn't.
 
         Raises `RunError` if it can't be read, which is no reason to stop a run.
         """
@@ -172,7 +172,7 @@ def _add_pack(objects: Path, pack: bytes, at: Path) -> None:
 
 
 def _read_small_file(file: Path, most: int) -> bytes:
-    """The bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
+    """Return the bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _read_small_file(file: Path, most: int) -> bytes:
 
 
 def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
-    """What is checked out, and the commits that branches and tags name."""
+    """Return what is checked out, and the commits that branches and tags name."""
     for folder in (git_folder, git_folder / "refs", git_folder / "objects"):
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise ValueError(f"{folder.name!r} is no folder")
@@ -243,7 +243,7 @@ def _temporary_index(index: bytes) -> Generator[dict[str, str]]:
 
 
 def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
-    """Ids of the files that an index names."""
+    """Return ids of the files that an index names."""
     with _temporary_index(index) as env:
         lines = run_git("ls-files", "-z", "--stage", at=ours, env=env).split("\0")
     modes = (line.split("\t")[0].split(" ") for line in lines if line)
@@ -251,7 +251,7 @@ def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
 
 
 def _write_index_tree(ours: Path, index: bytes) -> str:
-    """The tree that an index is; empty: it has conflicts, or files that were only announced."""
+    """Return the tree that an index is; empty: it has conflicts, or files that were only announced."""
     with _temporary_index(index) as env:
         try:
             return run_git("write-tree", at=ours, env=env)

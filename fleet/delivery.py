@@ -169,7 +169,7 @@ def _is_empty_folder(folder: str) -> bool:
 
 
 def _blob_id_or_empty(file: Path) -> str:
-    """Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
+    """Return Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
     try:
         return _blob_id(file)
     except OSError:
@@ -191,14 +191,14 @@ def _blob_id(file: Path) -> str:
 
 
 def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
-    """The files of a commit: path → mode, kind and id."""
+    """Return the files of a commit: path → mode, kind and id."""
     listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, at=mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return {path: about for about, _, path in entries}
 
 
 def _format_left_behind(left: Sequence[str]) -> bytes:
-    """The lines before a patch, which `git apply` skips."""
+    """Return the lines before a patch, which `git apply` skips."""
     named = "".join(f"Not in this patch: {path!r}\n" for path in left[:_MOST_NAMED])
     more = f"… and {len(left) - _MOST_NAMED} more\n" if len(left) > _MOST_NAMED else ""
     return f"{named}{more}\n".encode(errors="surrogateescape") if left else b""
@@ -213,7 +213,7 @@ _LIKELY_SECRET = re.compile(
 def _find_likely_secrets(
     mirror: Mirror, commit: str, snapshots: ShadowRepository, first: str, last: str
 ) -> list[str]:
-    """Files with such names that the run made, and the commit that was cloned hasn't."""
+    """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
     changed = [
         entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
     ]
@@ -227,7 +227,7 @@ def _find_likely_secrets(
 
 
 def _exclude_paths(changes: str, paths: Collection[str]) -> str:
-    """Entries of `changed_entries`, except those of these files."""
+    """Return entries for git's index, except those of these files."""
     entries = (entry for entry in changes.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
 
@@ -237,7 +237,7 @@ def _withheld_paths(what: Mapping[str, str]) -> list[str]:
 
 
 def _push_run_id(home: Path, run: str, last: str) -> str:
-    """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
+    """Return the id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {last}")
     while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
         name = derive_run_id(f"delivery of {run} at {last}, after {name}")
@@ -271,7 +271,7 @@ def _enqueue_push_run(
 
 
 def push_command(what: Mapping[str, str]) -> str:
-    """The push as people and the policy see it."""
+    """Return the push as people and the policy see it."""
     return f"git push {what['url']} HEAD:refs/heads/{_branch_name(what)}"
 
 
@@ -280,7 +280,7 @@ def _branch_name(what: Mapping[str, str]) -> str:
 
 
 def push_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
-    """The shell that pushes, in the run that delivers another; other runs have no tools of their own."""
+    """Return the shell that pushes, in the run that delivers another; other runs have no tools of their own."""
     return {TOOL.name: _make_push_tool(home, folder, what)} if "pushes" in what else {}
 
 
@@ -369,7 +369,7 @@ def _build_commit(
 
 
 def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
-    """Whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
+    """Return whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
     if its_own in ("", cloned):
         return False
     try:
@@ -394,7 +394,7 @@ def _undone_changes(
 
 
 def _author_identity(mirror: Mirror) -> list[tuple[str, str]]:
-    """Name and address of whoever the worker's git settings name."""
+    """Return name and address of whoever the worker's git settings name."""
 
     def setting(name: str, default: str) -> str:
         return run_git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)

@@ -133,7 +133,7 @@ class ProcrastinateJobs:
 
 
 def _awaited_limit(error: str | None) -> str:
-    """The limit that a run with this error waits for."""
+    """Return the limit that a run with this error waits for."""
     found: dict[str, str] = json.loads(error) if error else {}
     return found["of"] if found.get("type") == "limit" else ""
 

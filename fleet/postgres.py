@@ -292,7 +292,7 @@ class Postgres(Adapter):
 
 
 def _read_schema_versions(conn: Connection) -> dict[int, float]:
-    """Versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
+    """Return versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
         dict(conn.execute("select version, at from store_version order by version").fetchall())
@@ -302,7 +302,7 @@ def _read_schema_versions(conn: Connection) -> dict[int, float]:
 
 
 def is_schema_newer(conn: Connection) -> bool:
-    """Whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
+    """Return whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
     return max(_read_schema_versions(conn), default=0) > SCHEMA_VERSION
 
 

@@ -40,7 +40,7 @@ def main(name: str, due: str, at: str) -> int:
 
 
 def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
-    """The run that was started last, and why none was now."""
+    """Return the run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
     if exact_run(home, run):  # before a kill
         return run, ""

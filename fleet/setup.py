@@ -45,7 +45,7 @@ _OUTSIDE = "commands run as the worker's user and can read what it can, keys and
 
 
 def describe_isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
-    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
+    """Return what keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
 
     `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
     can isolate what must be isolated.

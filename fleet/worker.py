@@ -308,7 +308,7 @@ class Worker:
 
 
 def _is_removed_as_stalled(error: Exception) -> bool:
-    """Whether it couldn't take a job because another worker, at its start, removed it as silent."""
+    """Return whether it couldn't take a job because another worker, at its start, removed it as silent."""
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 

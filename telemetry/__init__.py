@@ -39,7 +39,7 @@ _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def configuration_problem(settings: TelemetrySettings) -> str:
-    """Why telemetry can't work although settings ask for it; empty: it can."""
+    """Return why telemetry can't work although settings ask for it; empty: it can."""
     if not all(
         find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
     ):
@@ -55,13 +55,13 @@ def configuration_problem(settings: TelemetrySettings) -> str:
 
 
 def parse_traceparent(text: str | None) -> tuple[str, str] | None:
-    """Trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
+    """Return trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
     found = _PARENT.fullmatch((text or "").strip().lower())
     return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
 
 
 def _current_span_ids() -> tuple[str, str] | None:
-    """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
+    """Return the span that this code runs in: that of a program that embeds us, or of an MCP request."""
     from opentelemetry.trace import get_current_span
 
     found = get_current_span().get_span_context()

@@ -181,7 +181,7 @@ class _Exporters:
 
 
 def span_context(trace: str, span: str) -> "SpanContext":
-    """A span as OpenTelemetry names it, by our ids."""
+    """Return a span as OpenTelemetry names it, by our ids."""
     from opentelemetry.trace import SpanContext, TraceFlags
 
     return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))

@@ -120,7 +120,7 @@ class Page:
         return JSONResponse({"proof": self.tokens.answer_challenge(about, challenge, self._port)})
 
     async def _is_page_token(self, token: str) -> bool:
-        """Whether it is the token of the page: those of programs and tabs sign no browser in."""
+        """Return whether it is the token of the page: those of programs and tabs sign no browser in."""
         return await self.guard.person_of_token(token) is not None and self.tokens.is_page_token(token)
 
 

@@ -49,7 +49,7 @@ class DriveJob:
 
 
 def live_events_file(home: Path, run: str) -> Path:
-    """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
+    """Return where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
     return path_below(home / "live", f"{run}.jsonl")
 
 
@@ -122,7 +122,7 @@ def interrupt_drive(client: Client, run: str) -> None:
 
 
 def is_driven_by_server(client: Client, row: RunRow) -> bool:
-    """Whether a server's drive works on the run."""
+    """Return whether a server's drive works on the run."""
     return row.owner == f"{host_name()}:{_driver_pid(client.home, row.run)}"
 
 
@@ -161,7 +161,7 @@ async def tail_live_events(home: Path, run: str) -> AsyncGenerator[dict[str, Any
 
 
 def _end_of_last_answer(data: bytes) -> int:
-    """The place behind the last answer that is complete: the record has it."""
+    """Return the place behind the last answer that is complete: the record has it."""
     last = place = 0
     for line in data.splitlines(keepends=True):
         place += len(line)

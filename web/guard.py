@@ -68,12 +68,12 @@ class Tokens:
         return self._page.read_text()
 
     def program_tokens(self) -> dict[str, dict[str, str]]:
-        """Name → role and hash, of those that count, the oldest first."""
+        """Return role and hash by the name of each token that counts, the oldest first."""
         found = reversed(all_served(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
     def create_token(self, name: str, role: str) -> str:
-        """A new token, which is shown once; one of the same name stops working."""
+        """Return a new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
         unserve(self._home, "token", name)
@@ -92,7 +92,7 @@ class Tokens:
         return self._once
 
     def redeem_sign_in_code(self, given: str) -> bool:
-        """Whether this is the code; it counts no more."""
+        """Return whether this is the code; it counts no more."""
         if found := bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode()):
             self._once = ""
         return found
@@ -111,7 +111,7 @@ class Tokens:
         ).hexdigest()
 
     def answer_challenge(self, about: str, challenge: str, port: int) -> str:
-        """What only a server of this home can answer to a tab, which then sends its token again."""
+        """Return what only a server of this home can answer to a tab, which then sends its token again."""
         return hmac.new(self._sign_tab(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
     def _is_valid_tab_token(self, token: str, port: int) -> bool:
@@ -182,7 +182,7 @@ class Guard:
             await self._app(scope, _limit_body(receive), self._stop_when_revoked(scope, sender))
 
     def _stop_when_revoked(self, scope: Scope, send: Send) -> Send:
-        """A stream lasts for days: it ends when its token is revoked."""
+        """Return a `send` that ends a stream, which may last for days, when its token is revoked."""
         checked = time.monotonic()
 
         async def sent(message: Message) -> None:
@@ -252,7 +252,7 @@ class Guard:
         return None
 
     def _redirect_to_loopback(self, scope: Scope, headers: Headers) -> Response | None:
-        """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
+        """Redirect to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
         host = headers.get("host", "")
         if host.startswith("127.") or (self._proxy and host == self._proxy.host):
             return None
@@ -261,7 +261,7 @@ class Guard:
         return RedirectResponse(there)
 
     async def _holder_of_token(self, headers: Headers) -> Person | Response:
-        """Who sent a request, or a refusal unless it has a token in a header. A cookie counts for nothing: browsers
+        """Return who sent a request, or a refusal unless it has a token in a header. A cookie counts for nothing: browsers
         send those of this server to every other one on the same host, whatever its port."""
         token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
         person = await self.person_of_token(token) if token else None
@@ -304,7 +304,7 @@ def _abort_connection(send: Send) -> None:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Ends a body that says no length before it is too long."""
+    """Return a `receive` that ends a body that says no length before it is too long."""
     taken = 0
 
     async def received() -> Message:

@@ -34,7 +34,7 @@ async def start_run(page: PageContext, request: Request) -> Any:
 
 
 def _require_folder(named: object) -> Path:
-    """The folder of a new run. Raises `RefusedError`."""
+    """Return the folder of a new run. Raises `RefusedError`."""
     try:
         folder = Path(str(named)).expanduser()
         there = folder.is_dir()

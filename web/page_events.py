@@ -115,7 +115,7 @@ async def _enqueue_live_events(client: Client, run: str, queue: "asyncio.Queue[b
 
 
 def cut_long_texts(event: dict[str, Any]) -> dict[str, Any]:
-    """An event whose long texts are cut; `cut` says how long the longest was."""
+    """Return an event whose long texts are cut; `cut` says how long the longest was."""
     long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MAX_TEXT}
     for key in [key for key, value in event.items() if isinstance(value, dict | list)]:
         text = json.dumps(event[key], default=repr)

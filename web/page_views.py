@@ -88,7 +88,7 @@ def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
 
 
 def request_words_json(words: RequestView) -> dict[str, Any]:
-    """A request's words as JSON has them, with the names of their parts."""
+    """Return a request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
     preview = visible_with_marks(words.preview)  # somebody decides on what stands there
@@ -127,7 +127,7 @@ def _last_prompt(told: Sequence[Any]) -> str:
 
 
 def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
-    """What a run did, in three lines."""
+    """Return what a run did, in three lines."""
     results = [event for event in told if event.type == "tool_result"]
     failed = sum(event.status != "success" or bool(event.exit) for event in results)
     calls = f"{len(results)} call{'' if len(results) == 1 else 's'}" + (
@@ -147,7 +147,7 @@ def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
 
 
 def get_request_file(page: PageContext, request: Request) -> Any:
-    """The whole file that a request would change, as it is now, if the run's own tools may read it."""
+    """Return the whole file that a request would change, as it is now, if the run's own tools may read it."""
     client, name = page.client, request.path_params["id"]
     one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
     row = one and client.exact(one.run)
@@ -193,7 +193,7 @@ async def get_run_diagram(page: PageContext, request: Request) -> Any:
 
 
 async def get_run_path(page: PageContext, request: Request) -> Any:
-    """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
+    """Return what the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = await _run_with_loadable_graph(page, request)
     step = query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
@@ -203,7 +203,7 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
 
 
 async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRow:
-    """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
+    """Return the run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
     row = run_from_path(page.client, request)
     await asyncio.to_thread(page.client.check_run_code_trusted, row)
     return row
@@ -233,7 +233,7 @@ def get_run(page: PageContext, request: Request) -> Any:
 
 
 async def get_takes_prompt(page: PageContext, request: Request) -> Any:
-    """Whether a run goes on with another prompt."""
+    """Return whether a run goes on with another prompt."""
     row = run_from_path(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
@@ -265,7 +265,7 @@ def list_calls(page: PageContext, request: Request) -> Any:
 
 
 def get_call_output(page: PageContext, request: Request) -> Any:
-    """All that a call returned, as a file."""
+    """Return all that a call returned, as a file."""
     row, call = run_from_path(page.client, request), request.path_params["call"]
     found = page.client.results(row.run).get(call)
     if found is None:
@@ -277,7 +277,7 @@ def get_call_output(page: PageContext, request: Request) -> Any:
 
 
 def get_state(page: PageContext, request: Request) -> Any:
-    """The state after a step, and what the keys that it changed held before."""
+    """Return the state after a step, and what the keys that it changed held before."""
     client, run = page.client, run_from_path(page.client, request).run
     step = query_step(request, run)
     values = client.state(run, step)
@@ -294,7 +294,7 @@ def get_state(page: PageContext, request: Request) -> Any:
 
 
 def get_seen_conversation(page: PageContext, request: Request) -> Any:
-    """How much of the conversation there was at a step."""
+    """Return how much of the conversation there was at a step."""
     row = run_from_path(page.client, request)
     step = query_step(request, row.run)
     if step is None:
@@ -303,7 +303,7 @@ def get_seen_conversation(page: PageContext, request: Request) -> Any:
 
 
 def get_diff(page: PageContext, request: Request) -> Any:
-    """The files changed, by the end or until a step."""
+    """Return the files changed, by the end or until a step."""
     row = run_from_path(page.client, request)
     until = query_step(request, row.run)
     try:
@@ -320,7 +320,7 @@ async def replay_run(page: PageContext, request: Request) -> Any:
 
 
 async def export_run(page: PageContext, request: Request) -> Any:
-    """A run's export, as a file."""
+    """Return a run's export, as a file."""
     row, shape = run_from_path(page.client, request), request.query_params.get("format", "html")
     if shape not in ("html", "md", "json"):
         raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
@@ -342,7 +342,7 @@ def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
 
 
 def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
-    """A bar for each key: its cost, or its tokens where no cost is known."""
+    """Return a bar for each key: its cost, or its tokens where no cost is known."""
     what, values = "Cost", {key: sums.usd for key, sums in found.items()}
     if not any(values.values()):
         what, values = "Tokens", {key: float(s.input_tokens + s.output_tokens) for key, s in found.items()}

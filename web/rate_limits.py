@@ -77,7 +77,7 @@ class RateLimits:
         return False
 
     def has_turn(self, run: str) -> bool:
-        """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
+        """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
         return self._counts and QueuedTurn(self._home, run).stands()
 
     async def release(self, run: str) -> None:

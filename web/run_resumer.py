@@ -33,7 +33,7 @@ class RunResumer:
         self._starting = set[str]()
 
     def with_starting_status(self, row: RunRow) -> RunRow:
-        """The row; a run whose drive is being started isn't called interrupted."""
+        """Return the row. A run whose drive is being started isn't called interrupted."""
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
 
@@ -68,7 +68,7 @@ class RunResumer:
         return await began
 
     async def _is_in_line(self, run: str) -> bool:
-        """Whether a run is in line already."""
+        """Return whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (

@@ -64,7 +64,7 @@ def is_visible(resource: str, one: Served) -> bool:
 
 
 def can_see_runs() -> bool:
-    """Whether a request sees runs that no program made a thread of: an app's users see none."""
+    """Return whether a request sees runs that no program made a thread of: an app's users see none."""
     return not VISIBILITY.get().app
 
 
@@ -74,18 +74,18 @@ def can_see_graph(graph: str) -> bool:
 
 
 def can_see_system_assistant(one: Served) -> bool:
-    """Whether a request sees the assistant that a workflow is: it belongs to nobody."""
+    """Return whether a request sees the assistant that a workflow is: it belongs to nobody."""
     filters = VISIBILITY.get().filters
     return matches_auth_filter(filters.get("assistants") or {}, one.body.get("metadata") or {})
 
 
 def ownership_fields() -> dict[str, str]:
-    """The fields of a new thread or assistant that say whose it is."""
+    """Return the fields of a new thread or assistant that say whose it is."""
     return {"app": app} if (app := VISIBILITY.get().app) else {}
 
 
 def user_fields() -> dict[str, Any]:
-    """What a graph finds of the user in its `configurable`."""
+    """Return what a graph finds of the user in its `configurable`."""
     user = VISIBILITY.get().user
     if not user:
         return {}
@@ -135,7 +135,7 @@ class AppAuth:
         return "token"
 
     async def authenticate(self, scope: Any) -> Person:
-        """Whom a request comes from. Raises `RefusedError` as the app refuses it."""
+        """Return whom a request comes from. Raises `RefusedError` as the app refuses it."""
         try:
             user = parse_user(
                 await _call_handler(self._auth._authenticate_handler, _authentication_arguments(scope))
@@ -147,7 +147,7 @@ class AppAuth:
     async def authorize(
         self, person: Person, resource: str, action: str, value: dict[str, Any]
     ) -> Visibility:
-        """What a person may see of a request's subject; `value` may be changed. Raises `RefusedError`."""
+        """Return what a person may see of a request's subject; `value` may be changed. Raises `RefusedError`."""
         if person.user is None:
             raise RefusedError(401, "This app lets in whom its own `auth` knows.")
         sight = Visibility(str(self.app.listing), self.app.graphs, person.user)
@@ -177,7 +177,7 @@ class AppAuth:
         return Visibility(sight.app, sight.graphs, sight.user, {resource: said})
 
     def _find_handler(self, resource: str, action: str) -> Any:
-        """The most special one; of equals the last."""
+        """Return the most special handler; of equals the last."""
         keys = [(resource, action), (resource, "*"), ("*", action), ("*", "*")]
         found = next((self._auth._handlers[key] for key in keys if self._auth._handlers.get(key)), None)
         return (found or self._auth._global_handlers or [None])[-1]
@@ -186,7 +186,7 @@ class AppAuth:
 async def authorize_thread_action(
     visitors: AppAuth | None, person: Person, action: str, value: dict[str, Any]
 ) -> Visibility:
-    """What a person may see of a thread. Raises `RefusedError`."""
+    """Return what a person may see of a thread. Raises `RefusedError`."""
     return await visitors.authorize(person, "threads", action, value) if visitors else Visibility()
 
 
@@ -201,7 +201,7 @@ class AuthUser(dict[str, Any]):
 
 
 def parse_user(said: Any) -> dict[str, Any]:
-    """A user as JSON, of what a handler returned. Raises `ValueError`."""
+    """Return a user as JSON, of what a handler returned. Raises `ValueError`."""
     if isinstance(said, tuple):  # scopes, user
         scopes, user = cast("tuple[Any, Any]", said)
         return {**parse_user(user), "permissions": [*scopes]}
@@ -221,7 +221,7 @@ def _user_attributes(user: Any) -> dict[str, Any]:
 
 
 def _authentication_arguments(scope: Any) -> dict[str, Any]:
-    """What a function that authenticates may ask for."""
+    """Return what a function that authenticates may ask for."""
     headers = dict(scope.get("headers", ()))
     given = headers.get(b"authorization")
     return {
@@ -247,7 +247,7 @@ async def _call_handler(function: Any, given: Mapping[str, Any], whole: bool = F
 
 
 def _to_refused_error(error: Exception, status: int) -> RefusedError:
-    """The answer that an exception of a handler means; one that isn't meant as an answer lets nobody in."""
+    """Return the answer that an exception of a handler means; one that isn't meant as an answer lets nobody in."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(found := getattr(error, "status_code", None), int):
@@ -297,7 +297,7 @@ _NAMESPACES = ("namespace", "namespace_prefix", "prefix")
 
 
 def _authorization_value(request: Request, resource: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a handler is shown of a request."""
+    """Return what a handler is shown of a request."""
     names = {
         f"{name}_id": request.path_params[name]
         for name in ("thread", "assistant", "run")
@@ -318,14 +318,14 @@ def _authorization_value(request: Request, resource: str, given: Mapping[str, An
 def _apply_handler_changes(
     given: Mapping[str, Any], value: Mapping[str, Any], resource: str
 ) -> dict[str, Any]:
-    """A request's body with what a handler changed in it: its metadata or namespace."""
+    """Return a request's body with what a handler changed in it: its metadata or namespace."""
     if resource != "store":
         return {**given, **({"metadata": value["metadata"]} if value.get("metadata") else {})}
     return {**given, **{key: [*value["namespace"]] for key in _NAMESPACES}}
 
 
 def has_route(app: Any, scope: Any) -> bool:
-    """Whether one of an application's own routes answers a request."""
+    """Return whether one of an application's own routes answers a request."""
     return any(route.matches(scope)[0] is not Match.NONE for route in app.router.routes)
 
 

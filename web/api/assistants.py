@@ -39,7 +39,7 @@ class Assistants:
         self._begun = time.time()
 
     def _visible_graphs(self) -> dict[str, str]:
-        """Workflow → what it does; those of the user, then ours."""
+        """Return what each workflow that a request sees does, by its name: those of the user, then ours."""
         own, _ = self.client.list_user_workflows()
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
@@ -56,13 +56,13 @@ class Assistants:
         )
 
     def list_visible(self) -> list[served.Served]:
-        """The newest first."""
+        """Return the assistants that a request sees, the newest first."""
         system = [self._system_assistant(graph, about) for graph, about in self._visible_graphs().items()]
         made = [one for one in served.all_served(self.home, "assistant") if is_visible("assistants", one)]
         return [*made, *filter(can_see_system_assistant, system)]
 
     def find_assistant(self, name: object) -> served.Served:
-        """By id, or by the workflow's name. Raises `RefusedError`."""
+        """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
         text = str(name)
         try:
             wanted = str(UUID(text))
@@ -81,7 +81,7 @@ class Assistants:
         raise NotFoundError("Thread or assistant not found.")
 
     def choose_assistant(self, name: object) -> served.Served:
-        """The assistant of a run. Raises `RefusedError`."""
+        """Return the assistant of a run. Raises `RefusedError`."""
         if not name:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
         return self.find_assistant(name)
@@ -268,7 +268,7 @@ def _build_state_schema(graph: Any) -> Any:
 
 
 def _schema_or_none(read: Any) -> Any:
-    """A schema; None: the types have none."""
+    """Return a schema; None if the types have none."""
     try:
         return read()
     except (PydanticUserError, InterlockError, TypeError, AttributeError):
@@ -276,7 +276,7 @@ def _schema_or_none(read: Any) -> Any:
 
 
 def merge_config_and_context(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
+    """Return a configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
     config, context = read_object(given, "config"), read_object(given, "context")
     known = read_object(config, "configurable")
     if context and known:

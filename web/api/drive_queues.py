@@ -70,7 +70,7 @@ class DriveQueues:
     async def build_drive_row(
         self, given: Mapping[str, Any], thread: served.Served, person: Person, protocol: bool = False
     ) -> tuple[dict[str, Any], float]:
-        """What a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
+        """Return what a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
         standing = (
             ThreadStanding() if person.has_role("drive") else await self._await_thread_standing(thread, given)
         )
@@ -251,7 +251,7 @@ class DriveQueues:
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
     async def _fork_at_checkpoint(self, thread: served.Served, row: RunRow, checkpoint: str) -> RunRow:
-        """A fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
+        """Return a fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
@@ -265,7 +265,7 @@ class DriveQueues:
         return drive in self._children and self._children[drive].poll() is None
 
     def is_unfinished(self, drive: str) -> bool:
-        """Whether a drive waits or works."""
+        """Return whether a drive waits or works."""
         found = served.served(self.home, "drive", drive)
         return found is not None and found.body["status"] in BUSY
 
@@ -330,7 +330,7 @@ class DriveQueues:
                 old.unlink(missing_ok=True)
 
     def _is_run_driven(self, run: str) -> bool:
-        """Whether somebody drives a run, maybe on another host."""
+        """Return whether somebody drives a run, maybe on another host."""
         row = self.client.exact(run)
         return row is not None and row.status == "running"
 
@@ -366,7 +366,7 @@ class DriveQueues:
         return True
 
     def _has_run_taken_input(self, one: served.Served) -> bool:
-        """Whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
+        """Return whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
         if (before := one.body.get("before")) is None:
             return True
         if "resume" in (one.body["kwargs"]["command"] or {}):
@@ -375,7 +375,7 @@ class DriveQueues:
 
 
 def _drive_kwargs(given: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
-    """What a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
+    """Return what a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
     asked = {**given, **merge_config_and_context(given)}
     config, default = read_object(asked, "config"), read_object(assistant, "config")
     configurable = {**read_object(default, "configurable"), **read_object(config, "configurable")}
@@ -400,7 +400,7 @@ def _strip_user_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_user_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with what a graph finds of the user, whatever a program gave for that."""
+    """Return a config with what a graph finds of the user, whatever a program gave for that."""
     known = {**_strip_user_fields(read_object(config, "configurable")), **user_fields()}
     return (
         {**config, "configurable": known}

@@ -105,14 +105,14 @@ class Recorder:
         return {**data, "payload": {**payload, **places, "tasks": tasks}}
 
     def _task_payload(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """A task, with the place of the graph inside as `checkpoint`."""
+        """Return a task, with the place of the graph inside as `checkpoint`."""
         made = {**task}
         if made.get("state"):
             made["checkpoint"] = checkpoint_address(self._with_thread_id(made.pop("state")))
         return made
 
     def _with_thread_id(self, config: Any) -> Any:
-        """A config with the thread as programs name it."""
+        """Return a config with the thread as programs name it."""
         return (
             {"configurable": {**config["configurable"], "thread_id": self._call.row.thread}}
             if config
@@ -158,7 +158,7 @@ def interrupt_json(
 
 
 def checkpoint_address(config: Any) -> dict[str, Any] | None:
-    """A checkpoint as programs name it."""
+    """Return a checkpoint as programs name it."""
     if not config:
         return None
     where = config["configurable"]
@@ -223,6 +223,6 @@ def _drive_status(outcome: Outcome) -> str:
 
 
 def _error_fields(error: Exception | None) -> dict[str, str] | None:
-    """An error by the name that clients of LangGraph know."""
+    """Return an error by the name that clients of LangGraph know."""
     name = "RuntimeError" if type(error) is RunError else type(error).__name__
     return {"error": name, "message": str(error)} if error else None

@@ -70,7 +70,7 @@ async def follow_pieces(
 
 
 def _seek_last_event(file: BinaryIO) -> int:
-    """How many events a file has; leaves it after the last whole one, or at its start if there is only one."""
+    """Return how many events a file has; leaves it after the last whole one, or at its start if there is only one."""
     found = place = end = 0
     while data := file.read(_READ_BYTES):
         if (last := data.rfind(b"\n")) >= 0:
@@ -119,7 +119,7 @@ async def encode_sse(
 
 
 def read_last_event_id(request: Request) -> tuple[int, bool]:
-    """The number after which a reader goes on, and whether it wants only what is still to come."""
+    """Return the number after which a reader goes on, and whether it wants only what is still to come."""
     given = request.headers.get("last-event-id", "")
     if given in ("-1", "-"):
         return -1, False

@@ -208,7 +208,7 @@ def error_json(command: object, error: InterlockError) -> dict[str, Any]:
 
 
 def channels_problem(found: object) -> str:
-    """What is wrong with the channels of a subscription; empty: nothing."""
+    """Return what is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(found, list) or not found:
         return "channels is required and must be a non-empty array"
     channels = cast("list[Any]", found)

@@ -13,7 +13,7 @@ _Schema = Mapping[str, Any]
 
 
 def _named_schema(words: str, **schema: Any) -> _Schema:
-    """A JSON schema, with the words that finish “… must be”."""
+    """Return a JSON schema, with the words that finish “… must be”."""
     return {"title": words, **schema}
 
 
@@ -207,7 +207,7 @@ _WHY = {"assistant_id": ": the id of an assistant, or a workflow's name"}
 def validate_body_before(
     answer: Callable[[Request], Awaitable[Any]], kind: str
 ) -> Callable[[Request], Awaitable[Any]]:
-    """An endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
+    """Return an endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
     if kind == "-":
         return answer
 

@@ -84,7 +84,7 @@ POST   /store/namespaces                        view   items.list_namespaces    
 def build_api_routes(
     client: Client, app: Any = None, visitors: AppAuth | None = None
 ) -> tuple[list[BaseRoute], Callable[[], None]]:
-    """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
+    """Return the API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
 
     `app`: what a langgraph.json asks of a server (`ListedApp`); it may close some. `visitors`: lets programs in
     instead of tokens.

@@ -41,7 +41,7 @@ class Runs:
         self._others: set[asyncio.Task[None]] = set()
 
     def run_json(self, one: served.Served) -> dict[str, Any]:
-        """A drive as programs read it."""
+        """Return a drive as programs read it."""
         hidden = ("protocol", "graph_id", "checkpoint")
         kwargs = {key: value for key, value in one.body["kwargs"].items() if key not in hidden}
         return {
@@ -54,7 +54,7 @@ class Runs:
         }
 
     def run_from_path(self, request: Request) -> served.Served:
-        """The drive that the address names. Raises `RefusedError`."""
+        """Return the drive that the address names. Raises `RefusedError`."""
         parse_uuid(thread := request.path_params["thread"], "thread")
         found = served.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
         if found is None or found.thread != thread or not self._is_drive_visible(found):
@@ -83,7 +83,7 @@ class Runs:
         return thread, given, await self.lanes.enqueue_drive(given, thread, request.state.person)
 
     def thread_for_drive(self, name: str | None, given: Mapping[str, Any]) -> served.Served:
-        """The thread that a drive is for; without a name, one for it alone. A new one has no row yet.
+        """Return the thread that a drive is for; without a name, one for it alone. A new one has no row yet.
 
         Raises `RefusedError`.
         """
@@ -235,7 +235,7 @@ class Runs:
         return drive_streams.EventStreamResponse(found, _location_headers(one, "stream"), gone)
 
     async def stream_thread(self, request: Request) -> Response:
-        """The events of all drives of a thread, and changes of its state, from now on."""
+        """Return the events of all drives of a thread, and changes of its state, from now on."""
         modes = frozenset(
             request.query_params.get("stream_modes", _THREAD_MODES[0]).replace(" ", "").split(",")
         )
@@ -342,16 +342,16 @@ def _run_url(one: served.Served) -> str:
 
 
 def _made_run_url(request: Request, made: served.Served) -> str:
-    """The address of a run that a request made; without its thread if the request names none."""
+    """Return the address of a run that a request made; without its thread if the request names none."""
     return _run_url(made) if request.path_params.get("thread") else f"/runs/{made.id}"
 
 
 def _location_headers(one: served.Served, way: str) -> dict[str, str]:
-    """The headers of an answer about a drive; `way`: how it can be had again."""
+    """Return the headers of an answer about a drive; `way`: how it can be had again."""
     return {"location": f"{_run_url(one)}/{way}", "content-location": _run_url(one)}
 
 
 def _missing_run_headers(request: Request) -> dict[str, str]:
-    """The same, of a run that isn't there."""
+    """Return the headers of an answer about a run that isn't there."""
     at = request.url.path
     return {"location": at, "content-location": at.rpartition("/")[0]}

@@ -64,7 +64,7 @@ class Threads:
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
     def runs_by_id(self, *threads: served.Served) -> dict[str, RunRow]:
-        """The runs of threads, by their ids."""
+        """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
     def _thread_of_run(self, row: RunRow) -> served.Served:
@@ -76,7 +76,7 @@ class Threads:
         return served.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
     def find_thread(self, name: object) -> served.Served:
-        """Raises `RefusedError`."""
+        """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(name, "thread")
         found = served.served(self.home, "thread", thread)
         if found and is_visible("threads", found):
@@ -105,7 +105,7 @@ class Threads:
         row: RunRow | None,
         every: Mapping[str, list[served.Served]] | None = None,
     ) -> str:
-        """`every`: the drives of all threads."""
+        """Return the status of a thread. `every`: the drives of all threads, if the caller has them."""
         found = self.list_drives(thread.id) if every is None else every.get(thread.id, [])
         drives = _drop_unbegun(found)
         if any(one.body["status"] in BUSY for one in drives):
@@ -121,7 +121,7 @@ class Threads:
         return _STATUS.get(row.status, "idle")
 
     def thread_json(self, thread: served.Served) -> dict[str, Any]:
-        """A thread as programs read it."""
+        """Return a thread as programs read it."""
         return self._build_thread_json(thread, self._run_row(thread), with_state=True)
 
     def _listed_thread_json(
@@ -194,7 +194,7 @@ class Threads:
         return json_response(self.thread_json(served.serve(self.home, "thread", name, kept)))
 
     def _find_run_of_thread(self, thread: str) -> RunRow | None:
-        """The run that is this thread without that a program named it."""
+        """Return the run that is this thread without that a program named it."""
         if thread not in self._runs:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
@@ -205,7 +205,7 @@ class Threads:
         return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
     def _matching_threads(self, given: Mapping[str, Any]) -> list[served.Served]:
-        """The threads that programs made, as far as they are asked for."""
+        """Return the threads that programs made, as far as they are asked for."""
         names = {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")}
         values = read_object(given, "values")
         found = [
@@ -222,7 +222,7 @@ class Threads:
         return found
 
     def _statuses_by_id(self, found: Sequence[served.Served]) -> dict[str, str]:
-        """The status of each of these threads, by its id."""
+        """Return the status of each of these threads, by its id."""
         if not found:
             return {}
         rows, every = self.runs_by_id(*found), dict[str, list[served.Served]]()
@@ -231,7 +231,7 @@ class Threads:
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in found}
 
     def _build_run_filter(self, given: Mapping[str, Any]) -> threads.Wanted | None:
-        """Which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
+        """Return which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
         if not can_see_runs():
             return None
         metadata: dict[str, Any] = {**read_object(given, "metadata")}
@@ -267,7 +267,7 @@ class Threads:
     def _search_page(
         self, given: Mapping[str, Any]
     ) -> tuple[list[served.Served], dict[str, RunRow], dict[str, str]]:
-        """The threads of one page, their runs, and the header that says where more begin."""
+        """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract(given)
         limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
         by = given.get("sort_by", "updated_at")
@@ -293,7 +293,7 @@ class Threads:
     def _threads_with_sort_keys(
         self, made: Sequence[served.Served], by: str
     ) -> "list[tuple[Any, served.Served | str]]":
-        """Each of these threads with what it is sorted by."""
+        """Return each of these threads with what it is sorted by."""
         if by == "status":
             statuses = self._statuses_by_id(made)
             return [(statuses[one.id], one) for one in reversed(made)]  # of equals the oldest first, as there
@@ -306,7 +306,7 @@ class Threads:
     def _runs_with_sort_keys(
         self, wanted: threads.Wanted, by: str, newest: bool, limit: int, offset: int
     ) -> "list[tuple[Any, served.Served | str]]":
-        """Runs in their order, each with what it is sorted by."""
+        """Return runs in their order, each with what it is sorted by."""
 
         def listed(wanted: threads.Wanted, limit: int, offset: int) -> list[tuple[Any, str]]:
             time = "created" if by == "created_at" else "updated"
@@ -455,7 +455,7 @@ class Threads:
 
 
 def _is_newest_unbegun(drives: Sequence[served.Served]) -> bool:
-    """Whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
+    """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
@@ -472,7 +472,7 @@ _EXTRACTED = ("config", "interrupts", "metadata", "values")
 
 
 def _check_extract(given: Mapping[str, Any]) -> None:
-    """Raises `RefusedError`."""
+    """Raise `RefusedError` for a path that can't be extracted."""
     for name, path in read_object(given, "extract").items():
         if not name.isidentifier() or name in THREAD_FIELDS:
             raise RefusedError(422, f"`extract`: {name!r} is no name of letters, digits and underscores.")
