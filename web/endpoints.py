@@ -130,7 +130,7 @@ async def _read_json(request: Request) -> object:
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the JSON object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
+    """Return the object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]

@@ -261,8 +261,11 @@ class Guard:
         return RedirectResponse(there)
 
     async def _holder_of_token(self, headers: Headers) -> Person | Response:
-        """Return who sent a request, or a refusal unless it has a token in a header. A cookie counts for nothing: browsers
-        send those of this server to every other one on the same host, whatever its port."""
+        """Return who sent a request, or a refusal unless it has a token in a header.
+
+        A cookie counts for nothing: browsers send those of this server to every other one on the same host, whatever
+        its port.
+        """
         token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
         person = await self.person_of_token(token) if token else None
         if person is None and self.is_locked:
