@@ -36,13 +36,8 @@ from interlock.services.snapshots.snapshots import (
     set_parent_snapshot,
 )
 from interlock.state.errors import BusyError, RunError
-from interlock.state.repository import (
-    FleetSettings,
-    Repository,
-    RepositoryError,
-    hide_credentials,
-    parse_repository,
-)
+from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
+from interlock.state.settings import FleetSettings
 
 __all__ = [
     "UNKEPT",

@@ -366,9 +366,7 @@ class Token:
         try:
             yield
         finally:
-            self.loop: asyncio.AbstractEventLoop | None = None
-        """Of the drive."""
-        self.is_held = False
+            self.is_held = False
 
 
 GRACE_S = 5.0

@@ -19,7 +19,7 @@ from interlock.engine.store.runs import (
     open_trace,
 )
 from interlock.state import events as ev
-from interlock.state.accounting import TelemetrySettings
+from interlock.state.settings import TelemetrySettings
 from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from interlock.services.files.disk import make_private_file
-from interlock.state.accounting import TelemetrySettings
+from interlock.state.settings import TelemetrySettings
 from interlock.telemetry.spans import Attributes, Figure, Span
 
 if TYPE_CHECKING:

@@ -77,8 +77,8 @@ ENGINE_ORDER = (
 CLI_ORDER = (
     *("suggestions", "version", "terminal", "warm", "startup"),
     "render",
-    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "run_export"),
-    *("catalog", "completions", "driving", "batch"),
+    *("inputs", "parsing", "flags", "decisions"),
+    *("catalog", "completions", "driving"),
     "session",
     "mcp_server",
     "commands",
@@ -89,7 +89,7 @@ ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
 FROM_CLI = {
-    "web": {"run_export", "flags", "parsing", "render", "warm.fork_client"},
+    "web": {"flags", "parsing", "render", "warm.fork_client"},
     "acp": {"flags", "parsing", "session", "startup", "version"},
     "fleet": {"parsing", "render", "warm.fork_client"},
 }
@@ -413,7 +413,7 @@ REGISTRY = ("engine/graph_files.py", "engine/workflows.py")
 """Where workflows are made of files."""
 OF_FOREIGN_ROOM = re.compile(r"Foreign\w*|kept_graph")
 """Names that only the room and the registry import."""
-WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|ClassKeepingSaver|Saver|PromptDialect|Dialect")
+WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|Saver|PromptDialect|Dialect")
 """Classes of which whoever holds an object calls a method, and asks for none."""
 FLAG = re.compile(r"(\w+_)?foreign(_(of|graph|workflow))?|Foreign\w*")
 ASKING = ("engine", "cli", "web", "acp", "fleet", "telemetry", "testing")

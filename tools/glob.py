@@ -45,8 +45,9 @@ def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolRes
     start = resolve_directory(workspace, args.dir_path)
     pattern = _make_pattern_relative(args.pattern, start, workspace)
     if pattern is None:
-        text = f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
-        raise ToolError("path_refused", text)
+        raise ToolError(
+            "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
+        )
     test = _compile_path_test(pattern, start, args.case_sensitive)
     files = workspace.walk_names(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
     base = len(f"{start}".rstrip("/")) + 1

@@ -12,6 +12,7 @@ from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
+from interlock.tools.file_content import truncate_line
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 from interlock.tools.workspace_files import NotAFileError, path_kind, to_tool_error
 
@@ -163,12 +164,8 @@ def _format_lines(lines: Sequence[Line], names_only: bool, workspace: Workspace)
         for line in group:
             if last and line.number > last + 1:
                 yield "--"
-            last = line.number
-            yield f"{line.number}{':' if line.is_match else '-'}{_truncate_line(line.text)}"
-
-
-def _truncate_line(text: str) -> str:
-    return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}… [truncated]"
+            last, text = line.number, truncate_line(line.text, LINE_CHARS, "… [truncated]")
+            yield f"{line.number}{':' if line.is_match else '-'}{text}"
 
 
 TOOL = Tool(

@@ -1,14 +1,15 @@
-"""export: a run as a self-contained HTML page (no script, no request), or as Markdown: the same parts in both."""
+"""export: a run as a self-contained HTML page (no script, no request), as Markdown (the same parts in both) or as JSON,
+and its graph as a diagram. Markdown and diffs are imported where they are written."""
 
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-from markdown_it import MarkdownIt
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interlock.cli.render.output import (
     format_amount,
@@ -19,16 +20,75 @@ from interlock.cli.render.output import (
     one_line,
     shorten,
 )
-from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
-from interlock.engine.client import Call
+from interlock.engine.client import Call, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
-from interlock.engine.client.requests import brief_arguments
+from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
+from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
 from interlock.state.text import escape_controls, json_text, visible, visible_json
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+    from interlock.graphs.pipeline import Pipeline
+
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def draw_graph(
+    workflow: "Pipeline | str",
+    shape: str,
+    depth: int,
+    run: RunRow | None,
+    call: str | None = None,
+    show: Sequence[str] | None = None,
+) -> str | bytes:
+    from interlock.engine.client.diagrams import GROUPS, render_diagram
+    from interlock.state.charts import CHARTS
+
+    if isinstance(workflow, str) and workflow in CHARTS:
+        life = Client.for_this_user().life(run.run, workflow, call) if run else None
+        return render_diagram(workflow, shape, depth, life=life)
+    path = Client.for_this_user().graph_path(run.run, _open_request_lines(run.run)) if run else None
+    return render_diagram(workflow, shape, depth, path, show=show or GROUPS)
+
+
+def _open_request_lines(run: str) -> list[str]:
+    """What a run waits for and since when, why each thing is asked, and how to decide."""
+    requests = Client.for_this_user().requests(run)
+    lines: list[str] = []
+    for nth, request in enumerate(requests, 1):
+        lines += [
+            f"{nth}. {one_line(request_headline(request.fields), 60)}",
+            *_wrap_reason(request.fields["reason"]),
+        ]
+    if not lines:
+        return []
+    asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
+    return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
+
+
+def _wrap_reason(text: str) -> list[str]:
+    indent = "\u00a0" * 4
+    return wrap(
+        one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
+    )
+
+
+def export_run(run: RunRow, shape: str) -> str:
+    """A run's export as html, md or json."""
+    record = Client.for_this_user().export(run.run)
+    if shape == "json":
+        return visible_json(record, 2) + "\n"
+    options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
+    try:
+        workflow = Client(options).workflow(run.workflow, with_own_nodes=True)
+    except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
+        workflow = run.workflow
+    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run)
+    return html_page(record, drawn) if isinstance(drawn, bytes) else markdown_report(record, drawn)
 
 
 class Part(NamedTuple):
@@ -246,6 +306,8 @@ def _diff_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
+    from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
+
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
     plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())
     lines = (
@@ -274,7 +336,9 @@ def _markdown_to_html(text: str) -> str:
 
 
 @cache
-def _markdown_parser() -> MarkdownIt:
+def _markdown_parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
     read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return read.disable(["link", "image", "autolink", "reference", "entity"])
 

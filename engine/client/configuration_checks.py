@@ -28,7 +28,7 @@ from interlock.services.mcp.spec import ServerSpec, server_specs
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
-from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe_argument_errors

@@ -37,7 +37,7 @@ from interlock.graphs.langgraph_internals import (
     pending_input,
     pending_nodes,
 )
-from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
+from interlock.graphs.stored_values import OF_PYTHON
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -71,7 +71,7 @@ class StoredGraph:
 
     def __init__(self, conn: Connection, run: str) -> None:
         self._saver = Saver(conn)
-        self._saver.serde = Serde(make_type_loader(OF_PYTHON))
+        self._saver.serde = Serde(OF_PYTHON)
         self._nodes = {task: node for _, task, node, _ in task_writes(conn, run)}
 
     def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's

@@ -229,17 +229,6 @@ def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -
     return marks
 
 
-def run_path(
-    rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[DueNode] = ()
-) -> RunPath:
-    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
-    rows of the tasks that wait. `due`: the nodes that it stopped in.
-    """
-    taken = _Taken()
-    taken.add(sorted(rows, key=lambda row: row["seq"]))
-    return taken.path(ended, waits, due)
-
-
 class _Taken:
     """The supersteps that a run took, as far as its rows were read."""
 

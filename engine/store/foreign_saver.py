@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import mark_run_done, read_options, set_run_option
-from interlock.engine.store.saver import ClassKeepingSaver, Saver
+from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals
 from interlock.graphs.foreign_node_sources import node_sources
@@ -39,7 +39,7 @@ class OwnForm:
     """The type of Interlock's own form, which is what was given to that serializer; empty: the value itself was."""
 
 
-class ForeignSaver(ClassKeepingSaver):
+class ForeignSaver(Saver):
     """Commits every checkpoint and every task's writes at once: a node that isn't ours may have had effects.
 
     Its methods may be called by threads: a node without `async` may invoke a graph of its own.
@@ -266,7 +266,7 @@ def saver_for(
         case "json":
             return Saver(conn, steps, workflow.outcome)
         case "classes":
-            return ClassKeepingSaver(conn, steps, workflow.outcome)
+            return Saver(conn, steps, workflow.outcome, types=())
         case "any":
             return ForeignSaver(conn, steps, workflow.thread_form(), approvals, Memory(path))
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import DRIVE, HELD
 from interlock.engine.store.queue import (
-    DRIVE,
-    HELD,
     Submitted,
     has_queue,
     in_seconds,

@@ -165,9 +165,8 @@ def remove_run(home: Path, run: str) -> list[str]:
                 from interlock.engine.store.blobs import delete_blobs_of_owner, delete_unused_outputs
 
                 delete_unused_outputs(conn, unnamed, last)
-                delete_blobs_of_owner(conn, "plans", run)
-                delete_blobs_of_owner(conn, "patches", run)
-                delete_blobs_of_owner(conn, "commits", run)
+                for kind in ("plans", "patches", "commits"):
+                    delete_blobs_of_owner(conn, kind, run)
                 for name in lonely:
                     delete_blobs_of_owner(conn, "snapshots", name)
     forget(home, run)

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, open_reader, select_rows
 from interlock.engine.store.connection import Connection
@@ -20,10 +20,6 @@ from interlock.services.files.disk import (
 )
 from interlock.state.clock import unix_time
 from interlock.state.errors import STOPPED, RunError, StoreError, UserError
-
-if TYPE_CHECKING:
-    pass
-
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""

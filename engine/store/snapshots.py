@@ -16,9 +16,9 @@ from interlock.engine.store.runs import (
     ancestor_runs,
     ignored_in,
     read_options,
+    related_runs,
     set_run_option,
 )
-from interlock.engine.store.runs import related_runs as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.state.calls import CallKey

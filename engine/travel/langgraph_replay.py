@@ -123,10 +123,11 @@ def _line(saver: Any, run: str) -> list[Any]:
 
 
 def is_same(made: Superstep) -> bool:
-    return made.recorded == made.replayed and made.now is not None and not _differing(made.values, made.now)
+    return made.recorded == made.replayed and made.now is not None and not unequal_keys(made.values, made.now)
 
 
-def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unequal_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the keys whose values differ, but for random ids of messages."""
     return sorted(
         key
         for key in {**was, **now}
@@ -275,7 +276,7 @@ def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
 
 def differing_keys(made: Superstep) -> list[str]:
     """Keys of the state whose values differ after a superstep."""
-    keys = _differing(made.values, made.now) if made.now is not None else []
+    keys = unequal_keys(made.values, made.now) if made.now is not None else []
     return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from interlock.state.errors import ModelError
-from interlock.state.finish_reasons import ENDS
+from interlock.state.messages import ENDS
 
 _FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """Where LangChain's clients keep an answer's end."""

@@ -407,7 +407,7 @@ def _trusted_names() -> Sequence[str]:
 def _match_files(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
     """Yield the files that a pattern matches now."""
     hidden = "dotglob" in reading.line.text
-    for base in reading.folders.bases or (".",):
+    for base in reading.likely_bases:
         yield from islice(
             _walk_pattern(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES
         )

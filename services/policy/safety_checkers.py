@@ -17,7 +17,7 @@ from interlock.services.policy.matching import (
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
-from interlock.services.policy.rule_schema import first_error_message, to_rule
+from interlock.services.policy.rule_files import first_error_message, to_rule
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen

