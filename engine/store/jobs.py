@@ -65,7 +65,7 @@ class Jobs:
     """The jobs of a store, in the open transaction of a connection. `stalled_s`: seconds without a worker's sign."""
 
     def __init__(self, conn: Any, raw: Any, make_app: Callable[[], Any]) -> None:
-        """`conn`: the store's; `raw`: psycopg's. `make_app`: makes the program of the queue, which is Procrastinate's."""
+        """`conn`: the store's; `raw`: psycopg's. `make_app`: makes Procrastinate's program of the queue."""
         self._conn, self._raw, self._make_app = conn, raw, make_app
 
     def exist(self) -> bool:
