@@ -38,36 +38,38 @@ class Assistants:
         self.client, self.home, self._threads = client, client.home, threads
         self._begun = time.time()
 
-    def _visible_graphs(self) -> dict[str, str]:
+    def _visible_graph_summaries(self) -> dict[str, str]:
         """Return what each workflow that a request sees does, by its name: those of the user, then ours."""
         own, _ = self.client.list_user_workflows()
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, about: str) -> served.Served:
+    def _system_assistant(self, graph: str, summary: str) -> served.Served:
         kept = {
             "graph_id": graph,
             "name": graph,
-            "description": about or None,
+            "description": summary or None,
             "metadata": {"created_by": "system"},
         }
         return served.Served(
             assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
         )
 
-    def list_visible(self) -> list[served.Served]:
+    def list_visible_assistants(self) -> list[served.Served]:
         """Return the assistants that a request sees, the newest first."""
-        system = [self._system_assistant(graph, about) for graph, about in self._visible_graphs().items()]
+        system = [
+            self._system_assistant(graph, about) for graph, about in self._visible_graph_summaries().items()
+        ]
         made = [one for one in served.all_served(self.home, "assistant") if is_visible("assistants", one)]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, name: object) -> served.Served:
+    def find_assistant(self, id_or_graph: object) -> served.Served:
         """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
-        text = str(name)
+        text = str(id_or_graph)
         try:
             wanted = str(UUID(text))
         except ValueError:
-            graphs = self._visible_graphs()
+            graphs = self._visible_graph_summaries()
             if text in graphs:
                 return self._system_assistant(text, graphs[text])
             raise RefusedError(
@@ -75,29 +77,29 @@ class Assistants:
             ) from None
         if (found := served.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
             return found
-        for graph, about in self._visible_graphs().items():
+        for graph, about in self._visible_graph_summaries().items():
             if assistant_id_of_workflow(graph) == wanted:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def choose_assistant(self, name: object) -> served.Served:
+    def require_assistant(self, id_or_graph: object) -> served.Served:
         """Return the assistant of a run. Raises `RefusedError`."""
-        if not name:
+        if not id_or_graph:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
-        return self.find_assistant(name)
+        return self.find_assistant(id_or_graph)
 
-    def assistant_json(self, one: served.Served) -> dict[str, Any]:
+    def assistant_json(self, assistant: served.Served) -> dict[str, Any]:
         return {
-            "assistant_id": one.id,
-            "graph_id": one.body["graph_id"],
-            "config": read_object(one.body, "config"),
-            "context": read_object(one.body, "context"),
-            "metadata": read_object(one.body, "metadata"),
-            "name": one.body.get("name"),
-            "created_at": iso_time(one.at),
-            "updated_at": iso_time(one.body.get("updated", one.at)),
-            "version": one.body.get("version", 1),
-            "description": one.body.get("description"),
+            "assistant_id": assistant.id,
+            "graph_id": assistant.body["graph_id"],
+            "config": read_object(assistant.body, "config"),
+            "context": read_object(assistant.body, "context"),
+            "metadata": read_object(assistant.body, "metadata"),
+            "name": assistant.body.get("name"),
+            "created_at": iso_time(assistant.at),
+            "updated_at": iso_time(assistant.body.get("updated", assistant.at)),
+            "version": assistant.body.get("version", 1),
+            "description": assistant.body.get("description"),
         }
 
     # The routes
@@ -110,7 +112,7 @@ class Assistants:
         try:
             UUID(name)
         except ValueError:
-            if name not in self._visible_graphs():
+            if name not in self._visible_graph_summaries():
                 raise RefusedError(422, "Invalid assistant ID: must be a UUID") from None
         with suppress(NotFoundError):
             found = self.find_assistant(name)
@@ -118,20 +120,20 @@ class Assistants:
                 return found
         raise NotFoundError(f"Assistant {name} not found")
 
-    def _matching_assistants(self, given: Mapping[str, Any]) -> list[served.Served]:
-        graph, name = given.get("graph_id"), str(given.get("name") or "").lower()
+    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[served.Served]:
+        graph, name = body.get("graph_id"), str(body.get("name") or "").lower()
         return [
             one
-            for one in self.list_visible()
+            for one in self.list_visible_assistants()
             if graph in (None, "", one.body["graph_id"])
             and name in str(one.body.get("name") or "").lower()
-            and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
+            and matches_filter(read_object(body, "metadata"), one.body.get("metadata"))
         ]
 
     def search_assistants(self, request: Request) -> Response:
         given = request.state.given
         fields = frozenset(read_strings(given, "select"))
-        found = self._matching_assistants(given)
+        found = self._list_matching_assistants(given)
         by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
         found.sort(
             key=lambda one: str(self.assistant_json(one)[by] or "").lower(), reverse=not first_is_least
@@ -142,20 +144,20 @@ class Assistants:
         )
 
     async def count_assistants(self, request: Request) -> Response:
-        return json_response(len(self._matching_assistants(await read_body(request))))
+        return json_response(len(self._list_matching_assistants(await read_body(request))))
 
     async def create_assistant(self, request: Request) -> Response:
         given = await read_body(request)
         graph = str(given.get("graph_id"))
-        if graph not in (graphs := self._visible_graphs()):
+        if graph not in (graphs := self._visible_graph_summaries()):
             raise NotFoundError(f"Graph {graph!r} not found. Expected one of {', '.join(sorted(graphs))}.")
         name = parse_uuid(given.get("assistant_id") or uuid4(), "assistant")
-        there = next((one for one in self.list_visible() if one.id == name), None)
+        there = next((one for one in self.list_visible_assistants() if one.id == name), None)
         if there is not None:
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Assistant {name} already exists")
             return json_response(self.assistant_json(there))
-        kept = {**{key: given.get(key) for key in _EDITABLE_FIELDS}, **merge_config_and_context(given)} | {
+        kept = {**{key: given.get(key) for key in _EDITABLE_FIELDS}, **derive_config_and_context(given)} | {
             "version": 1,
             "name": given.get("name") or "Untitled",
             **ownership_fields(),
@@ -163,7 +165,7 @@ class Assistants:
         kept["versions"] = [{**kept, "at": time.time()}]
         return json_response(self.assistant_json(served.serve(self.home, "assistant", name, kept)))
 
-    def _editable_assistant(self, request: Request) -> served.Served:
+    def _require_editable_assistant(self, request: Request) -> served.Served:
         found = self._assistant_from_path(request)
         if served.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
@@ -173,9 +175,9 @@ class Assistants:
         return found
 
     async def update_assistant(self, request: Request) -> Response:
-        found, given = self._editable_assistant(request), await read_body(request)
+        found, given = self._require_editable_assistant(request), await read_body(request)
         metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
-        given |= merge_config_and_context(given)
+        given |= derive_config_and_context(given)
         changed = {key: given[key] for key in _EDITABLE_FIELDS if given.get(key) is not None} | {
             "metadata": metadata
         }
@@ -188,7 +190,7 @@ class Assistants:
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
     async def delete_assistant(self, request: Request) -> Response:
-        name = self._editable_assistant(request).id
+        name = self._require_editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
             await self._threads.remove_matching({"assistant_id": name})
         served.unserve(self.home, "assistant", name)
@@ -209,22 +211,22 @@ class Assistants:
         )
 
     async def set_latest_version(self, request: Request) -> Response:
-        found, given = self._editable_assistant(request), await read_body(request)
+        found, given = self._require_editable_assistant(request), await read_body(request)
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
         served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
-    def _compile_graph(self, one: served.Served) -> tuple[Pipeline, Any]:
+    def _compile_assistant_graph(self, assistant: served.Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        config: dict[str, Any] = {"configurable": {}, **read_object(one.body, "config")}
-        found = self.client.workflow(one.body["graph_id"]).configured(config)
+        config: dict[str, Any] = {"configurable": {}, **read_object(assistant.body, "config")}
+        found = self.client.workflow(assistant.body["graph_id"]).configured(config)
         return found, found.compile()
 
     def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
-        workflow, graph = self._compile_graph(one)
+        workflow, graph = self._compile_assistant_graph(one)
         found = _graph_schemas(graph)
         kinds = dialect_of_workflow(workflow).schemas(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
@@ -237,7 +239,7 @@ class Assistants:
         )
         if depth is None or xray == "0":
             raise RefusedError(422, f"xray must be true, false or a depth from 1, not {xray!r}.")
-        drawn = self._compile_graph(one)[1].get_graph(xray=depth).to_json()
+        drawn = self._compile_assistant_graph(one)[1].get_graph(xray=depth).to_json()
         for node in drawn["nodes"]:
             node["data"] = {"name": node["id"]} if "data" in node else None
         nodes = [{k: v for k, v in node.items() if v is not None} for node in drawn["nodes"]]
@@ -246,7 +248,7 @@ class Assistants:
     def get_subgraphs(self, request: Request) -> Response:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
-        found = self._compile_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
+        found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
         return json_response({name: _graph_schemas(graph) for name, graph in found})
 
 
@@ -267,17 +269,17 @@ def _build_state_schema(graph: Any) -> Any:
     return made.model_json_schema()
 
 
-def _schema_or_none(read: Any) -> Any:
+def _schema_or_none(build_schema: Any) -> Any:
     """Return a schema; None if the types have none."""
     try:
-        return read()
+        return build_schema()
     except (PydanticUserError, InterlockError, TypeError, AttributeError):
         return None
 
 
-def merge_config_and_context(given: Mapping[str, Any]) -> dict[str, Any]:
+def derive_config_and_context(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
-    config, context = read_object(given, "config"), read_object(given, "context")
+    config, context = read_object(body, "config"), read_object(body, "context")
     known = read_object(config, "configurable")
     if context and known:
         raise RefusedError(400, "Cannot specify both configurable and context. Prefer setting context alone.")

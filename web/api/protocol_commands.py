@@ -94,7 +94,7 @@ class ProtocolCommands:
         waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
-        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, protocol=True)).id}
+        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
         self, thread: served.Served, params: Mapping[str, Any], person: Person
@@ -122,7 +122,7 @@ class ProtocolCommands:
             "assistant_id": drives[0].body["assistant_id"],
             "command": {"resume": answers, **more},
         }
-        await self.lanes.enqueue_drive(given, thread, person, protocol=True)
+        await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)
         return {}
 
     async def stream_events(self, request: Request) -> Response:
@@ -169,7 +169,9 @@ class ProtocolCommands:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
-        found = drive_streams.follow_pieces(self.home, drive.id, lambda: self.lanes.is_unfinished(drive.id))
+        found = drive_streams.follow_pieces(
+            self.home, drive.id, lambda: self.lanes.is_drive_unfinished(drive.id)
+        )
         async for line in drive_streams.join_pieces(found):
             if line is None:
                 yield None
@@ -183,7 +185,7 @@ class ProtocolCommands:
                     )
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
-        while self.lanes.is_unfinished(drive.id):
+        while self.lanes.is_drive_unfinished(drive.id):
             await asyncio.sleep(_LOOK_S)
         now = served.served(self.home, "drive", drive.id)
         if asks and not failed:

@@ -36,7 +36,7 @@ from interlock.web.rate_limits import LOOK_S
 
 class Runs:
     def __init__(self, lanes: DriveQueues) -> None:
-        self.lanes, self.about = lanes, lanes.about
+        self.lanes, self.about = lanes, lanes.threads
         self._client, self._home = lanes.client, lanes.home
         self._others: set[asyncio.Task[None]] = set()
 
@@ -110,7 +110,7 @@ class Runs:
         found = list[Any]()
         wanted = [(self.thread_for_drive(None, one), one) for one in given]
         for thread, one in wanted:
-            await self.lanes.build_drive_row(one, thread, request.state.person)
+            await self.lanes.build_drive_row_and_delay(one, thread, request.state.person)
         for thread, one in wanted:
             made = await self.lanes.enqueue_drive(one, thread, request.state.person)
             self._schedule_removal(thread, made)
@@ -121,7 +121,7 @@ class Runs:
         self, made: served.Served, after: int = -1, live: bool = False
     ) -> AsyncIterator[drive_streams.Piece | None]:
         return drive_streams.follow_pieces(
-            self._home, made.id, lambda: self.lanes.is_unfinished(made.id), after, live
+            self._home, made.id, lambda: self.lanes.is_drive_unfinished(made.id), after, live
         )
 
     async def create_and_stream(self, request: Request) -> Response:
@@ -177,7 +177,7 @@ class Runs:
         """Remove what a run without a thread leaves."""
         if not thread.body.get("temporary"):
             return
-        while self.lanes.is_unfinished(made.id) or self.lanes.is_process_alive(made.id):
+        while self.lanes.is_drive_unfinished(made.id) or self.lanes.is_drive_process_alive(made.id):
             await asyncio.sleep(0.1)
         run = (served.served(self._home, "drive", made.id) or made).run
         if run and self._client.exact(run):
