@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
@@ -54,17 +53,6 @@ class ReadManyFilesArgs(Args, populate_by_name=True):
     )
 
 
-@dataclass
-class _ChosenFiles:
-    """Files to read; `named` ones were requested by path."""
-
-    files: dict[Path, bool] = field(default_factory=dict[Path, bool])
-    problems: list[ToolError] = field(default_factory=list[ToolError])
-
-    def add_file(self, path: Path, named: bool) -> None:
-        self.files[path] = self.files.get(path, False) or named
-
-
 async def run_read_many_files(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
     return await run_in_thread(read_files, args, context.workspace)
 
@@ -73,40 +61,44 @@ def read_files(
     stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
 ) -> ToolResult:
     """Return the files' texts, at most `most_chars` characters in total. Raise `ToolError` if no file is found."""
-    chosen = _choose_files(stop, args, workspace)
-    if not chosen.files:
-        reasons = " ".join(map(str, chosen.problems)) or f"No file matches {args.include!r}."
-        refused = any(isinstance(problem, PathRefused) for problem in chosen.problems)
+    problems: list[ToolError] = []
+    chosen = _choose_files(stop, args, workspace, problems)
+    if not chosen:
+        reasons = " ".join(map(str, problems)) or f"No file matches {args.include!r}."
+        refused = any(isinstance(problem, PathRefused) for problem in problems)
         raise ToolError("path_refused" if refused else "file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
     room = most_chars
-    for path in sorted(chosen.files, key=workspace.relative):
+    for path in sorted(chosen, key=workspace.relative):
         stop.check()
         shown = workspace.relative(path)
         head = f"--- {shown} ---\n\n"
         left = room - len(head)
-        text = _format_file(args, workspace, path, chosen.files[path], left) if left > 0 else None
+        text = _format_file(args, workspace, path, chosen[path], left) if left > 0 else None
         if text is None:
             left_out.append(shown)
             continue
         room = left - len(text)
         parts.append(f"{head}{text}\n")
-    return _format_result(parts, left_out, chosen.problems)
+    return _format_result(parts, left_out, problems)
 
 
-def _choose_files(stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace) -> _ChosenFiles:
-    chosen = _ChosenFiles()
+def _choose_files(
+    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
+) -> dict[Path, bool]:
+    """Return the files to read, and whether each was named by its path. Append to `problems`."""
+    chosen: dict[Path, bool] = {}
     excluded = [_compile_relative_test(pattern, workspace) for pattern in args.exclude]
     defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
-        for path, named in _match_pattern(stop, pattern, args, workspace, chosen.problems):
+        for path, named in _match_pattern(stop, pattern, args, workspace, problems):
             stop.check()
             name = workspace.relative(path)
             # What is named is read: defaults apply only below the folder that the pattern starts with.
             below = "" if named is None else path.relative_to(named).as_posix()
             if not any(test(name) for test in excluded) and not any(test(below) for test in defaults):
-                chosen.add_file(path, named is None)
+                chosen[path] = named is None or chosen.get(path, False)
     return chosen
 
 
