@@ -8,9 +8,9 @@ from interlock.state.tooling import Tool
 from interlock.tools import NAMES
 
 _MODULES = (
-    *("apply_diff", "browser_action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
-    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
-    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
+    *("apply_diff", "browser_action", "codebase_search", "control", "generate_image", "grep_search"),
+    *("list_code_definition_names", "list_directory", "questions", "read_file", "replace"),
+    *("run_shell_command", "save_memory", "web", "write_file"),
 )
 
 
