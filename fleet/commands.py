@@ -15,7 +15,7 @@ from interlock.cli.render.output import (
 from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
-from interlock.engine.store.connection import Job
+from interlock.engine.store.jobs import Job
 from interlock.fleet import setup
 from interlock.state.errors import UserError
 from interlock.state.names import GIT_QUEUE

@@ -12,8 +12,8 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from interlock.engine.store import display_store_address
 from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
 from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
+from interlock.engine.store.jobs import Jobs
 from interlock.engine.store.tables import Write
-from interlock.fleet.jobs import ProcrastinateJobs
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions
 from interlock.fleet.postgres_sessions import (
     READS,
@@ -22,6 +22,7 @@ from interlock.fleet.postgres_sessions import (
     named_row_factory,
     open_session,
 )
+from interlock.fleet.queue_schema import make_queue_app
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
@@ -69,8 +70,8 @@ class PostgresConnection(Connection):
         return self._own
 
     @property
-    def jobs(self) -> ProcrastinateJobs:
-        return ProcrastinateJobs(self.raw)
+    def jobs(self) -> Jobs:
+        return Jobs(self.raw, make_queue_app)
 
     @property
     def _own(self) -> "psycopg.Connection[Any]":

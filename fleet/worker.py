@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.store import Store, queue
-from interlock.engine.store.connection import Connection, Unsure
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import Unsure
 from interlock.engine.store.leases import revoke_leases_of_process
 from interlock.engine.store.rate_limits import admit, leave, release
 from interlock.engine.store.runs import set_run_error

@@ -32,7 +32,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    from interlock.fleet.jobs import ProcrastinateJobs
+    from interlock.engine.store.jobs import Jobs
     from interlock.fleet.postgres import PostgresConnection
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
@@ -48,7 +48,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
 
     note(PostgresConnection, "_execute_raw", str)
     for name in ("_all", "_one", "_changes"):
-        note(ProcrastinateJobs, name, _numbered)
+        note(Jobs, name, _numbered)
     _life(run, f"script:{script}")
     assert len(seen) > 60
     with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:

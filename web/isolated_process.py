@@ -155,7 +155,7 @@ def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
 
 
 def _export_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.cli.run_export import export_run
+    from interlock.cli.render.export import export_run
 
     client = Client(asked.options)
     return {"text": export_run(client.run(asked.name), asked.given["format"])}

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from interlock.engine.client import Client
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.diagnosis import blame_damaged_rows
-from interlock.engine.store.integrity import damage, damaged_pages, unreadable
+from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, unreadable
 from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]

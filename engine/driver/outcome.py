@@ -17,7 +17,7 @@ from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.runs import (
     first_task,
     read_options,

@@ -24,8 +24,7 @@ from interlock.services.files.stamps import real_path
 from interlock.services.hooks.hook_settings import Hook, build_matcher
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule import ADMIN, Rule
-from interlock.services.policy.rule_files import RuleText, parse_rule_files
-from interlock.services.policy.rule_schema import RuleProblem
+from interlock.services.policy.rule_files import RuleProblem, RuleText, parse_rule_files
 from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode

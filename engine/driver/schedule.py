@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, queue
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.queue import Schedule, need_queue
 
 STATE_OPTIONS = ("mode", "protocol")

@@ -20,19 +20,15 @@ from interlock.services.policy.expansion import (
 from interlock.services.policy.git import list_tracked_files
 from interlock.services.policy.grant_coverage import is_reading_program
 from interlock.services.policy.plain_reading import LineReading
-from interlock.services.policy.unpacked_files import tar_archive_names, unpacked_file_clause
+from interlock.services.policy.unpacked_files import OF_GIT, Texts, tar_archive_names, unpacked_file_clause
 from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
 from interlock.services.shell.parse import parse_shell_line
 
-Texts = Sequence[str]
-"""What one word may stand for."""
-
 _ALL = to_name_set("script mv tee sponge touch truncate mkdir chmod chown patch ed ex dd vipw pico nano")
 """They change whatever they name."""
 _REMOVE = to_name_set("rm unlink rmdir shred")
-_OF_GIT = to_name_set("config config.worktree hooks commondir modules")
 _LAST = to_name_set("cp ln install rsync scp mv uniq xxd")
 """They change their last operand, or what is in it."""
 _IN_PLACE = {
@@ -104,8 +100,8 @@ def join_line_path(base: str, text: str) -> str:
 
 def possible_places(path: str, reading: LineReading) -> Iterator[str]:
     """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
-    if reading.folders.bases:
-        yield from (join_line_path(base, path) for base in reading.folders.bases)
+    if reading.bases:
+        yield from (join_line_path(base, path) for base in reading.bases)
     else:
         yield from dict.fromkeys((join_line_path(".", path), join_line_path(".", _CLIMBS.sub("", path))))
 
@@ -243,7 +239,7 @@ def is_repository_path(path: str) -> bool:
     """Return whether it is a repository's folder, or what git runs or believes in one."""
     parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
-    return at is not None and (at + 1 == len(parts) or parts[at + 1] in _OF_GIT)
+    return at is not None and (at + 1 == len(parts) or parts[at + 1] in OF_GIT)
 
 
 def _possible_texts(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
@@ -286,7 +282,7 @@ def _paths_named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
 
 def _files_listed_by_git(reading: LineReading) -> Iterator[str]:
     """Yield the files that `git ls-files` and fd list for another command of the line."""
-    folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    folders = [reading.workspace.root / base for base in reading.likely_bases]
     for other in reading.line.commands:
         if other.argv[:2] == ("git", "ls-files") and other.literal:
             yield from chain.from_iterable(list_tracked_files(folder, other.argv[2:]) for folder in folders)
@@ -468,7 +464,7 @@ def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterato
             excludes = words[at - 1] in ("!", "-not") or "-prune" in words[at + 2 : at + 4]
             (unwanted if excludes else wanted).append((option, value))
     kinds = {value for option, value in pairwise(words) if option == "-type"}
-    for base in reading.folders.bases or (".",):
+    for base in reading.likely_bases:
         for start in starts or ["."]:
             for path, is_folder in _iterate_below(str(reading.workspace.root / base), start):
                 kind = "d" if is_folder else "f"
@@ -486,7 +482,7 @@ def _paths_found_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[
         return
     endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
     operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
-    for base in reading.folders.bases or (".",):
+    for base in reading.likely_bases:
         for path, _ in _iterate_below(str(reading.workspace.root / base), "."):
             name = posixpath.basename(path)
             fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()

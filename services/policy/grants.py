@@ -13,11 +13,21 @@ from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_file
-from interlock.services.policy.grant_coverage import ShownCommand, are_nonliteral_words_path_globs, find_row
+from interlock.services.policy.grant_coverage import (
+    are_nonliteral_words_path_globs,
+    describe_extra_coverage,
+    find_row,
+    is_covered,
+)
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import USER, Rule, is_liftable
-from interlock.services.policy.rule_files import RuleTextError, read_rule_file
-from interlock.services.policy.rule_schema import SAVED_FILE, SAVED_PRIORITY, to_rule
+from interlock.services.policy.rule_files import (
+    SAVED_FILE,
+    SAVED_PRIORITY,
+    RuleTextError,
+    read_rule_file,
+    to_rule,
+)
 from interlock.services.policy.task_runners import inner_danger, split_by_target
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
@@ -54,7 +64,7 @@ def is_granted(
         return True
     fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
     known = set(command.assigns) <= HARMLESS_VARIABLES
-    return known and any(ShownCommand(a).is_covering(command, reading, fed) for a in granted)
+    return known and any(is_covered(command, argv, reading, fed) for argv in granted)
 
 
 def _split_commands(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -134,7 +144,7 @@ A choice made while planning ends with the plan.
 """
 
 
-def to_shell_grant(call: CallView, line: ShellLine, mode: str, reading: LineReading) -> SessionRule | None:
+def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRule | None:
     """Return a rule for the commands as they are shown; None if what runs is only known when it runs. Where
     arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
@@ -142,11 +152,12 @@ def to_shell_grant(call: CallView, line: ShellLine, mode: str, reading: LineRead
     Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
     """
+    line = reading.line
     if line.hidden or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     fed = any(c.fed and find_row(c.argv) is None for c in line.effective)
-    away = reading.folders.elsewhere is not None or line.opaque is not None
+    away = reading.elsewhere is not None or line.opaque is not None
     if (
         away
         or line.files
@@ -156,8 +167,8 @@ def to_shell_grant(call: CallView, line: ShellLine, mode: str, reading: LineRead
     ):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(split_by_target, line.effective))
-    shown = [ShownCommand(argv) for argv in dict.fromkeys(map(_granted_argv, each))]
-    commands, also = tuple(shlex.join(s.argv) for s in shown), tuple(s.extra_coverage for s in shown)
+    shown = dict.fromkeys(map(_granted_argv, each))
+    commands, also = tuple(map(shlex.join, shown)), tuple(map(describe_extra_coverage, shown))
     return common.model_copy(update={"commands": commands, "also": also})
 
 

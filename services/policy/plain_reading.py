@@ -133,38 +133,6 @@ def _is_passed_over(names: Sequence[str], pattern: Sequence[str]) -> bool:
     return any(name[0] == "." and part[0] != "." for name, part in zip(names, pattern, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class LineFolders:
-    """Where the commands of a line may run. Rules apply to the workspace's own folder."""
-
-    bases: tuple[str, ...]
-    """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
-    elsewhere: str | None = None
-    """A clause saying what takes the line to another folder, if anything does."""
-    own: bool = True
-    """Whether the line begins in the workspace's own folder."""
-
-
-def find_line_folders(call: CallView, line: ShellLine, workspace: Workspace) -> LineFolders:
-    """Return where a line may run, by the call's folder argument and at most one plain `cd`."""
-    start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
-    own = start == "." or _resolve_inside(start, workspace) == workspace.root
-    bases, clauses = [start], [] if own else [f"runs in {start!r}"]
-    moves = [c for c in line.commands if c.words and program_name(c.words[0].text) in _MOVES]
-    for command in moves:
-        target = _cd_target(command)
-        clauses += [f"changes its folder ({command.text})"]
-        if target is None or len(moves) > 1:
-            return LineFolders((), clauses[0], own)
-        if command.repeats and not (posixpath.isabs(target) or posixpath.normpath(target) == "."):
-            return LineFolders((), clauses[0], own)  # each time it leads further
-        bases.append(posixpath.join(start, target))
-        if bases[-1] == "." or _resolve_inside(bases[-1], workspace) == workspace.root:
-            clauses.pop()
-    inside = all(_resolve_inside(base, workspace) is not None for base in bases)
-    return LineFolders(tuple(bases) if inside else (), next(iter(clauses), None), own)
-
-
 def _cd_target(command: ShellCommand) -> str | None:
     """Return the target of `cd FOLDER`, or None if it isn't plain."""
     words = command.words
@@ -176,23 +144,56 @@ def _cd_target(command: ShellCommand) -> str | None:
     return None if target == "" or target.startswith("-") or climbs else target
 
 
-def _resolve_inside(folder: str, workspace: Workspace) -> Path | None:
-    """Return its real path, or None if it is outside the workspace or kept from tools."""
+def resolve_inside(path: str, workspace: Workspace) -> Path | None:
+    """Return the real path, or None if it is outside the workspace or kept from tools."""
     try:
-        return workspace.readable(folder)
+        return workspace.readable(path)
     except PathRefused:
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class LineReading:
-    """Recognizes plain reading in one line."""
+    """Where the commands of one line may run, and which of them are plain reading there."""
 
     line: ShellLine
-    folders: LineFolders
     workspace: Workspace
+    bases: tuple[str, ...]
+    """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
+    elsewhere: str | None = None
+    """A clause saying what takes the line out of the workspace's own folder, for which rules are, if anything does."""
+    own: bool = True
+    """Whether the line begins in the workspace's own folder."""
     shown: frozenset[str] = frozenset()
     """Paths that a person was shown and granted."""
+
+    @classmethod
+    def from_call(cls, call: CallView, line: ShellLine, workspace: Workspace) -> "LineReading":
+        """Find out where a line may run, by the call's folder argument and at most one plain `cd`."""
+        start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
+        own = start == "." or resolve_inside(start, workspace) == workspace.root
+        bases, clauses = [start], [] if own else [f"runs in {start!r}"]
+        moves = [c for c in line.commands if c.words and program_name(c.words[0].text) in _MOVES]
+        for command in moves:
+            target = _cd_target(command)
+            clauses += [f"changes its folder ({command.text})"]
+            leads_further = (  # each time that it runs
+                target is not None
+                and command.repeats
+                and not (posixpath.isabs(target) or posixpath.normpath(target) == ".")
+            )
+            if target is None or len(moves) > 1 or leads_further:
+                return cls(line, workspace, (), clauses[0], own)
+            bases.append(posixpath.join(start, target))
+            if bases[-1] == "." or resolve_inside(bases[-1], workspace) == workspace.root:
+                clauses.pop()
+        inside = all(resolve_inside(base, workspace) is not None for base in bases)
+        return cls(line, workspace, tuple(bases) if inside else (), next(iter(clauses), None), own)
+
+    @property
+    def likely_bases(self) -> tuple[str, ...]:
+        """The folders that may be current; the workspace's own if they aren't known."""
+        return self.bases or (".",)
 
     def accept_paths(self, argv: Sequence[str]) -> "LineReading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
@@ -211,17 +212,17 @@ class LineReading:
 
     def is_folder(self, path: str) -> bool:
         """Return whether it is a folder, wherever the line may run."""
-        places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
+        places = [os.path.join(self.workspace.root, base, path) for base in self.bases]  # noqa: PTH118 - texts of a line, many
         return bool(places) and all(map(os.path.isdir, places))
 
     def is_plain_reading(self, command: ShellCommand) -> bool:
         """Return whether the command only reads files in the workspace that tools may read."""
-        if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
+        if not command.words or command.assigns or command.opaque or command.danger or not self.bases:
             return False
         if self.line.spawns:
             return False  # as many processes as the loop has turns
         program = command.words[0].text
-        if not command.words[0].literal or is_supplied_by_project(program, self.folders, self.workspace):
+        if not command.words[0].literal or is_supplied_by_project(program, self):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
         if not all(self.is_readable_path(word) for word in read):
@@ -243,20 +244,23 @@ class LineReading:
         if parsed is None:
             return False
         flags, operands = parsed
-        if reader.operands == "none":
-            return not operands
-        if reader.operands == "text":
-            return not any(w.foreign for w in operands)
-        if reader.operands == "format":
-            return all(w.literal and w.text.startswith("+") for w in operands)
-        if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
-            if not operands or not operands[0].literal:
-                return False
-            operands = operands[1:]
-        elif reader.operands == "lines":
-            if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
-                return False
-            operands = operands[1:]
+        match reader.operands:
+            case "none":
+                return not operands
+            case "text":
+                return not any(w.foreign for w in operands)
+            case "format":
+                return all(w.literal and w.text.startswith("+") for w in operands)
+            case "pattern" if not flags.keys() & {"e", "files"}:
+                if not operands or not operands[0].literal:
+                    return False
+                operands = operands[1:]
+            case "lines":
+                if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
+                    return False
+                operands = operands[1:]
+            case _:
+                pass
         if len(operands) > reader.most or not all(self.is_readable_path(word) for word in operands):
             return False
         recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
@@ -281,13 +285,12 @@ class LineReading:
         """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
         if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
             return word
-        roots = (self.workspace.root / base for base in self.folders.bases)
+        roots = (self.workspace.root / base for base in self.bases)
         return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
 
     def _is_existing(self, path: str) -> bool:
         """Return whether something of that very name is there: `app/[id]/page.tsx`."""
-        bases = self.folders.bases
-        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in self.bases)  # noqa: PTH118 - texts of a line, many
 
     def _expand_pattern(self, pattern: str, *, hidden: bool) -> Iterator[str]:
         """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may
@@ -298,7 +301,7 @@ class LineReading:
             yield ".."
             return
         wanted = [part for part in parts if part not in ("", ".")]
-        for base in self.folders.bases:
+        for base in self.bases:
             folder = self.workspace.root / base
             for count, match in enumerate(folder.glob(pattern)):
                 names = match.relative_to(folder).parts
@@ -310,21 +313,14 @@ class LineReading:
     def _is_readable(self, path: str) -> bool:
         if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
-        try:
-            for base in self.folders.bases:
-                self.workspace.readable(posixpath.join(base, path))
-        except PathRefused:
-            return False
-        return True
+        return all(resolve_inside(posixpath.join(base, path), self.workspace) for base in self.bases)
 
     def _is_searchable(
         self, folders: Sequence[str], shown: "_SearchedAnyway | None", *, follows: bool
     ) -> bool:
         """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
         program, which skips nothing. `follows`: it opens what a link leads to."""
-        pending = [
-            str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
-        ]
+        pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.bases for f in folders]
         if shown:
             for file in user_exclude_files():
                 shown.add_unignored_patterns(file)
@@ -393,7 +389,7 @@ class LineReading:
             return False
         texts = is_printing_texts(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
-        folders = [self.workspace.root / base for base in self.folders.bases]
+        folders = [self.workspace.root / base for base in self.bases]
         plain = all(
             is_inert_repository(f) and is_tracking_nothing_private(f, texts, compared) for f in folders
         )
@@ -409,7 +405,7 @@ class LineReading:
         parsed = reader.parse_words(words[1:]) if reader is not None else None
         if parsed is None or not command.literal or not is_printing_texts(words[0].text, [*parsed[0]]):
             return False
-        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders.bases]
+        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.bases]
         return any(is_showing_private(folder, asked, self._is_hidden_by_user) for folder in folders)
 
     def expand_word(self, word: Word) -> Sequence[str]:
@@ -451,10 +447,10 @@ def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
     )
 
 
-def is_supplied_by_project(program: str, folders: LineFolders, workspace: Workspace) -> bool:
+def is_supplied_by_project(program: str, reading: LineReading) -> bool:
     """Return whether the project supplies a program of that name through a PATH folder of its own."""
-    own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, workspace.roots)))
-    here = [str(workspace.root / base) for base in folders.bases or (".",)] if own else ()
+    own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, reading.workspace.roots)))
+    here = [str(reading.workspace.root / base) for base in reading.likely_bases] if own else ()
     return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many
 
 

@@ -36,7 +36,7 @@ from interlock.services.policy.matching import (
     is_naming_change,
     matches_non_shell_call,
 )
-from interlock.services.policy.plain_reading import LineReading, find_line_folders
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
@@ -48,7 +48,7 @@ from interlock.services.policy.rule import (
     is_liftable,
     tool_names,
 )
-from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
 from interlock.services.policy.shell_decision import decide_line, is_only_reading
 from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -250,8 +250,7 @@ class RulePolicy:
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
         if (line := _parse_call_line(call)) is not None:
-            folders = find_line_folders(call, line, self._workspace)
-            return to_shell_grant(call, line, mode, LineReading(line, folders, self._workspace))
+            return to_shell_grant(call, mode, LineReading.from_call(call, line, self._workspace))
         about = None if risk == "execute" else call_target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
@@ -287,7 +286,7 @@ class RulePolicy:
     def _for_origin(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
         own.books = self.books.for_origin(scope)
-        own.__dict__.pop("_safety", None)
+        own.__dict__.pop("_safety_checkers", None)
         own.at_start = self.at_start and self.at_start._for_origin(scope)
         return own
 

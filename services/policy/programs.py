@@ -11,18 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from interlock.services.policy.expansion import possible_paths
-from interlock.services.policy.grant_coverage import is_reading_program
+from interlock.services.policy.grant_coverage import NameSet, is_reading_program
 from interlock.services.policy.plain_reading import LineReading, load_command_table
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
-Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _MODULES = re.compile(r"(?:python|pypy)[\d.]*|py")
 _VERSION = re.compile(r"-?[\d.]+$")
 _RELEASE = re.compile(r"(?<=\w)@[\w.^~-]+$")
@@ -40,13 +38,13 @@ class Program(BaseModel, extra="forbid", frozen=True, defer_build=True):
     name: str
     also: str = ""
     beginning: str = ""
-    flags: Names = frozenset()
-    values: Names = frozenset()
-    known: Names = frozenset()
+    flags: NameSet = frozenset()
+    values: NameSet = frozenset()
+    known: NameSet = frozenset()
     same: dict[str, str] = Field(default_factory=dict[str, str])
     shortened: bool = False
-    unclear: Names = frozenset()
-    variables: Names = frozenset()
+    unclear: NameSet = frozenset()
+    variables: NameSet = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +280,7 @@ def copied_program_clause(
     )
     if program in _PRINTS and program != "dd" and not writes:
         return None
-    folders = [str(reading.workspace.root / base) for base in reading.folders.bases or (".",)]
+    folders = [str(reading.workspace.root / base) for base in reading.likely_bases]
     operands = [word for word in command.words[1:_MOST_WORDS] if not word.text.startswith("-")]
     for name, file in programs.items():
         if program in _PLACES and operands and _has_same_name(operands[-1].text, name, folders):

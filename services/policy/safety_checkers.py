@@ -17,7 +17,7 @@ from interlock.services.policy.matching import (
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
-from interlock.services.policy.rule_schema import first_error_message, to_rule
+from interlock.services.policy.rule_files import first_error_message, to_rule
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
@@ -120,8 +120,10 @@ def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -
 def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
-        why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
-        return "ask", why
+        return (
+            "ask",
+            f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown.",
+        )
     if ended.how != "exited":
         took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
         raise ValueError(f"it was ended ({ended.how}{took})")

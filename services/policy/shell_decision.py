@@ -1,18 +1,15 @@
 """shell_decision: applies the rules to a shell line: each simple command by itself; the strictest decision wins."""
 
-import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice, product
-from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from interlock.services.files.disk import read_file
 from interlock.services.policy.changed_files import (
     changed_file_clause,
     join_line_path,
@@ -30,12 +27,7 @@ from interlock.services.policy.grant_coverage import (
 from interlock.services.policy.grants import find_covering_grant, is_granted
 from interlock.services.policy.inline_scripts import find_fed_commands, find_fed_texts, is_running_text
 from interlock.services.policy.matching import Match, is_allowing, is_matching_past_options, match_restriction
-from interlock.services.policy.plain_reading import (
-    LineFolders,
-    LineReading,
-    find_line_folders,
-    is_supplied_by_project,
-)
+from interlock.services.policy.plain_reading import LineReading, is_supplied_by_project
 from interlock.services.policy.private_files import private_file_clause, unread_private_clause
 from interlock.services.policy.programs import (
     copied_program_clause,
@@ -53,6 +45,7 @@ from interlock.services.policy.task_runners import (
     target_spellings,
     unresolved_programs,
 )
+from interlock.services.policy.unpacked_files import UNSEEN_PATCH, patched_file_clause
 from interlock.services.shell.commands import SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
@@ -91,9 +84,8 @@ def decide_line(
 
     `rules` and `session` are those for the shell tool, rules with the highest rank first.
     """
-    folders = find_line_folders(call, line, workspace)
-    reading = LineReading(line, folders, workspace)
-    check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
+    reading = LineReading.from_call(call, line, workspace)
+    check = _LineCheck(call, rules, mode, session, reading)
     reads = any(r.reading for r in rules)
     # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
@@ -118,7 +110,7 @@ def decide_line(
 
 def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
     """Return whether a line is fully understood and does only plain reading."""
-    reading = LineReading(line, find_line_folders(call, line, workspace), workspace)
+    reading = LineReading.from_call(call, line, workspace)
     writes = any(r.kind == "write" for r in line.files)
     return not (line.opaque or line.assigns or writes) and all(map(reading.is_plain_reading, line.effective))
 
@@ -128,12 +120,9 @@ class _LineCheck:
     """Decides one shell line, command by command."""
 
     call: CallView
-    line: ShellLine
     rules: Sequence[Rule]
     mode: str
     session: Sequence[SessionRule]
-    workspace: Workspace
-    folders: LineFolders
     reading: LineReading
 
     @property
@@ -143,7 +132,7 @@ class _LineCheck:
 
     @property
     def folder_paths(self) -> Sequence[str]:
-        return [str(self.workspace.root / base) for base in self.folders.bases]
+        return [str(self.reading.workspace.root / base) for base in self.reading.bases]
 
     @cached_property
     def restricted(self) -> Mapping[str, str]:
@@ -152,16 +141,23 @@ class _LineCheck:
 
     def other_spellings(self) -> Iterator[ShellCommand]:
         """Yield what each command may be besides, by its spelling or as a copy of a program."""
-        fed, folders = find_fed_commands(self.line), self.folder_paths or [str(self.workspace.root)]
-        every = (*self.line.commands, *fed)
+        fed, folders = (
+            find_fed_commands(self.reading.line),
+            self.folder_paths or [str(self.reading.workspace.root)],
+        )
+        every = (*self.reading.line.commands, *fed)
         copied = [one for command in every for one in names_of_copies(command, self.restricted, folders)]
-        for one in (*self.line.effective, *fed, *copied):
+        for one in (*self.reading.line.effective, *fed, *copied):
             yield from target_spellings(one, self.folder_paths)
         yield from copied
 
     def ask_about_copies(self) -> Iterator[PartRuling]:
         """Yield a question for each command that copies a program which a rule denies or asks about."""
-        for command in (*self.line.commands, *find_fed_commands(self.line)) if self.has_restrictions else ():
+        for command in (
+            (*self.reading.line.commands, *find_fed_commands(self.reading.line))
+            if self.has_restrictions
+            else ()
+        ):
             if clause := copied_program_clause(command, self.restricted, self.reading):
                 yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
@@ -175,7 +171,7 @@ class _LineCheck:
         if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
-        away = self.folders.elsewhere
+        away = self.reading.elsewhere
         whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
         named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
@@ -186,7 +182,7 @@ class _LineCheck:
             return outcome.lower_to_ask("opaque", command.opaque)
         if not (plain or exact) and (touched := self._protected_argument_clause(command)):
             return outcome.lower_to_ask("danger", touched)
-        here = plain or (whole and self.folders.own and self.folders.bases)
+        here = plain or (whole and self.reading.own and self.reading.bases)
         if away is not None and not here and not self._is_valid_elsewhere(command, outcome):
             return outcome.lower_to_ask("elsewhere", away)
         return outcome
@@ -195,8 +191,8 @@ class _LineCheck:
         """Return the mode's allow lowered to an ask for what changes a file that the program trusts."""
         if outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        patched = _patched_file_clause(command, self.line, self.folders.bases or (".",), self.workspace)
-        clause = changed_file_clause(command, self.reading) or (patched if patched != _UNSEEN else None)
+        patched = patched_file_clause(command, self.reading)
+        clause = changed_file_clause(command, self.reading) or (patched if patched != UNSEEN_PATCH else None)
         return outcome.lower_to_ask("danger", clause) if clause else outcome
 
     def _ask_if_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
@@ -215,10 +211,10 @@ class _LineCheck:
         if is_reading_command(command.argv):
             return None
         for word in command.words[1:]:
-            for path, base in product(_possible_paths_in(word.text), self.folders.bases or (".",)):
-                if found := self.workspace.protected(join_line_path(base, path)):
+            for path, base in product(_possible_paths_in(word.text), self.reading.likely_bases):
+                if found := self.reading.workspace.protected(join_line_path(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        patched = _patched_file_clause(command, self.line, self.folders.bases or (".",), self.workspace)
+        patched = patched_file_clause(command, self.reading)
         return patched or changed_file_clause(command, self.reading)
 
     def _is_valid_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
@@ -226,14 +222,14 @@ class _LineCheck:
         there, and not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
             return False
-        return bool(self.folders.bases) and is_reading_program(command.argv)
+        return bool(self.reading.bases) and is_reading_program(command.argv)
 
     def _judge_by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
         """Return the ruling by the rules alone. `written`: the command stands in the line; else it is another
         spelling of one that does."""
         lowered: Ruling | None = None
         hides = _HiddenCommands.from_command(
-            command, self.folder_paths if self.has_restrictions and written else None, self.line
+            command, self.folder_paths if self.has_restrictions and written else None, self.reading.line
         )
         for rule in self.rules:
             if rule.decision == "allow":
@@ -264,7 +260,7 @@ class _LineCheck:
 
     def lower_for_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Return an allow lowered to an ask for reasons that concern the line as a whole."""
-        line = self.line
+        line = self.reading.line
         sourced = not line.hidden and self._is_granted()
         opaque = (None if sourced else line.opaque) or self._project_wrapper_clause()
         protected = protected_redirection_clause(self.reading) or unread_change_clause(self.reading)
@@ -284,7 +280,7 @@ class _LineCheck:
             return self._ask_if_fed(self._ask_if_private_input(outcome))
         if not line.files:
             return outcome
-        if away := escaping_redirection_clause(line, self.folders, self.workspace):
+        if away := escaping_redirection_clause(self.reading):
             return outcome.lower_to_ask("redirection", away)
         allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.outcome) for p in parts)
         free = allowed or self._has_only_reads(parts) or self._is_granted()
@@ -292,30 +288,32 @@ class _LineCheck:
 
     def _ask_if_fed(self, outcome: Ruling) -> Ruling:
         """Return an allow lowered to an ask for what a text of the line makes a shell change."""
-        for command in find_fed_commands(self.line):
+        for command in find_fed_commands(self.reading.line):
             lowered = self._ask_if_private(command, self._ask_if_written(command, outcome))
             if lowered.decision != "allow":
                 return outcome.lower_to_ask("protected", lowered.detail)
         return outcome
 
     def _ask_if_private_input(self, outcome: Ruling) -> Ruling:
-        read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
-        shown = ShellCommand(self.line.text, (literal_word("cat"), *read)) if read else None
+        read = [r.target for r in self.reading.line.files if r.kind == "read" and r.target is not None]
+        shown = ShellCommand(self.reading.line.text, (literal_word("cat"), *read)) if read else None
         return self._ask_if_private(shown, outcome) if shown else outcome
 
     def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Return whether all redirections are of files that plain reading commands may read."""
-        return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
+        return all(r.kind == "read" for r in self.reading.line.files) and all(p.plain for p in parts)
 
     def _is_granted(self) -> bool:
         """Return whether somebody granted this very line: with its redirections, folder and variables."""
-        own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
-        return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
+        own = any(
+            r.line == self.reading.line.text and (not r.modes or self.mode in r.modes) for r in self.session
+        )
+        return own or any(r.decision == "allow" and r.line == self.reading.line.text for r in self.rules)
 
     def _project_wrapper_clause(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
-        wrappers = (c.words[0].text for c in self.line.commands if c.transparent and c.words)
-        own = next((w for w in wrappers if is_supplied_by_project(w, self.folders, self.workspace)), None)
+        wrappers = (c.words[0].text for c in self.reading.line.commands if c.transparent and c.words)
+        own = next((w for w in wrappers if is_supplied_by_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
 
 
@@ -456,74 +454,25 @@ def protected_redirection_clause(reading: LineReading) -> str | None:
     return None
 
 
-def escaping_redirection_clause(line: ShellLine, folders: LineFolders, workspace: Workspace) -> str | None:
+def escaping_redirection_clause(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
-    targets = [(r.kind, r.target) for r in line.redirects if r.target is not None]
+    targets = [(r.kind, r.target) for r in reading.line.redirects if r.target is not None]
     net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
     if net is not None:
         return f"opens a network connection ({net})"
-    problems = (_target_problem(t, folders, workspace) for kind, t in targets if kind == "write")
+    problems = (_target_problem(t, reading) for kind, t in targets if kind == "write")
     return next((p for p in problems if p), None)
 
 
-def _target_problem(target: Word, folders: LineFolders, workspace: Workspace) -> str | None:
+def _target_problem(target: Word, reading: LineReading) -> str | None:
     if not target.literal:
         return f"writes to a file that is only known when it runs ({target.text})"
     if target.text in _NOWHERE:
         return None
-    if len(folders.bases) != 1 and not posixpath.isabs(target.text):
+    if len(reading.bases) != 1 and not posixpath.isabs(target.text):
         return f"changes its folder before it writes to {target.text!r}"
     try:
-        workspace.writable(posixpath.join(*folders.bases, target.text))
+        reading.workspace.writable(posixpath.join(*reading.bases, target.text))
     except PathRefused as refused:
         return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
     return None
-
-
-# ---- patches: no argument of the command names the files that they change
-
-_APPLIES = (("apply",), ("am",))
-_UNSEEN = "applies a patch that is only known when it runs"
-_LARGEST = 5_000_000
-"""Bytes of a patch that is looked into."""
-_NAMED = re.compile(
-    r"^(?:\+\+\+|---|\*\*\*|(?:rename|copy) (?:from|to)|Index:|diff --git) +(.+?)[ \t]*$", re.MULTILINE
-)
-_ESCAPED = re.compile(r"\\([0-7]{3}|.)")
-
-
-def _patched_file_clause(
-    command: ShellCommand, line: ShellLine, bases: Sequence[str], workspace: Workspace
-) -> str | None:
-    """Return a clause about a file that the program trusts, and that the patch of this command changes or may
-    change."""
-    words = command.argv
-    if not words or not (program_name(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
-        return None
-    read = (r.target.text for r in line.redirects if r.kind == "read" and r.target is not None)
-    named = [
-        text for word in (*words[1:], *read) for text in (word, word.partition("=")[2], word[2:]) if text
-    ]
-    found = [p for text, base in product(named, bases) if os.path.isfile(p := workspace.root / base / text)]  # noqa: PTH113 - a name may be too long for Path.is_file
-    if command.fed or (not found and len(line.commands) > 1):  # another command of the line may make it
-        return _UNSEEN
-    try:
-        changed = [*_patched_files(found)]
-    except OSError:  # too large, or unreadable
-        return _UNSEEN
-    for path, base in product(changed, bases):
-        if touched := workspace.protected(posixpath.join(base, path)):
-            return f"applies a patch that changes {touched.part!r} ({touched.what})"
-    return None
-
-
-def _patched_files(patches: Sequence[Path]) -> Iterator[str]:
-    """Yield the files that patches name; git quotes odd names."""
-    for patch in patches:
-        for name in _NAMED.findall(read_file(patch, _LARGEST).decode("utf-8", "replace")):
-            for one in (name.partition("\t")[0], *name.split()):
-                yield _ESCAPED.sub(_unescape_letter, one.strip('"'))
-
-
-def _unescape_letter(escaped: re.Match[str]) -> str:
-    return chr(int(escaped[1], 8)) if len(escaped[1]) == 3 else escaped[1]

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
-from interlock.services.policy.grant_coverage import SETS, find_row, is_harmless_setting
+from interlock.services.policy.grant_coverage import SETS, NameSet, find_row, is_harmless_setting
 from interlock.services.policy.plain_reading import load_command_table
 from interlock.services.policy.programs import is_valueless_flag, plain_spellings, resolve_command
 from interlock.services.shell.commands import LANGUAGES, known_program_name
@@ -16,7 +15,6 @@ from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
 from interlock.services.shell.parse import find_commands
 
-Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _BEGINNING = re.compile(r"[a-z0-9:]*")
 """Of an abbreviated target: `dP` may be `deployProduction`."""
 
@@ -31,18 +29,18 @@ _OPTION = re.compile(r"^-[A-Z]")
 class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A program that runs targets; fields as `commands.toml` explains them."""
 
-    programs: Names
+    programs: NameSet
     forms: tuple[str, ...]
-    takes: Names = frozenset()
-    sub: Names = frozenset()
+    takes: NameSet = frozenset()
+    sub: NameSet = frozenset()
     bare: bool = False
     alone: dict[str, str] = Field(default_factory=dict[str, str])
-    select: Names = frozenset()
+    select: NameSet = frozenset()
     many: bool = False
     first: bool = False
-    sets: Names = frozenset()
+    sets: NameSet = frozenset()
     short: bool = False
-    files: Names = frozenset()
+    files: NameSet = frozenset()
     cluster: bool = False
 
     def read_option(self, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:

@@ -1,23 +1,71 @@
 """jobs: the jobs of a store in PostgreSQL, which are Procrastinate's, in the store's database.
 
-The one module outside the store with statements about runs: what joins jobs with their runs can't be asked in two.
+What joins jobs with their runs can't be asked in two queries.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from interlock.engine.store.connection import Job, Turn, Unsure
-from interlock.engine.store.queue import DRIVE, HELD, LEVEL, NOT_ASKED, PASSES
-from interlock.fleet.queue_schema import make_queue_app
+from interlock.state.errors import PASSING
+
+DRIVE = "interlock.drive"
+HELD = "held:"
+"""Begins the queues that no worker serves (`rate_limits.py`)."""
+LEVEL = 1_000_000
+"""Places in the line of one priority."""
+ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
+NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {ASKED})"
+PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
 
 
-class ProcrastinateJobs:
-    """`Jobs` in the open transaction of psycopg's connection."""
+class Job(NamedTuple):
+    run: str
+    queue: str
+    doing: bool
+    driver: str
+    """Host and process; empty: it waits."""
+    deaths: int
+    """Times that its process or worker died."""
+    age_s: float
+    user: str
+    priority: int
+    waits: str
+    """For which limit; empty: for none."""
 
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
+
+class Unsure(NamedTuple):
+    """A run that a job drives, or that none does, with what changes while somebody really drives it."""
+
+    run: str
+    job: int | None
+    queue: str
+    worker: int | None
+    """Who has the job."""
+    stalled: bool
+    """The job's worker gives no sign of life."""
+    epoch: int
+    beat: int
+    held: int
+
+
+class Turn(NamedTuple):
+    job: int
+    queue: str
+    user: str
+    workflow: str
+    is_taken: bool
+    is_early: bool
+    """Whether its time hasn't come."""
+
+
+class Jobs:
+    """The jobs of a store, in the open transaction of a connection. `stalled_s`: seconds without a worker's sign."""
+
+    def __init__(self, conn: Any, make_app: Callable[[], Any]) -> None:
+        """`conn`: psycopg's. `make_app`: makes the program of the queue, which is Procrastinate's."""
+        self._conn, self._make_app = conn, make_app
 
     def _all(self, sql: str, *values: object) -> list[Any]:
         return self._conn.execute(sql, values).fetchall()
@@ -29,9 +77,11 @@ class ProcrastinateJobs:
         return self._conn.execute(sql, values).rowcount > 0
 
     def exist(self) -> bool:
+        """Whether the store has a queue."""
         return self._one("select to_regclass('procrastinate_jobs') is not null")[0]
 
     def now(self) -> datetime:
+        """The time on the database's clock: those of hosts may differ."""
         return self._one("select now()")[0]
 
     def put(
@@ -43,10 +93,13 @@ class ProcrastinateJobs:
         priority: int = 0,
         at: datetime | None = None,
     ) -> None:
+        """Put a job that is due `at` a time, or at once; nothing if one with this lock waits: whoever takes that sees
+        what changed.
+        """
         from procrastinate.exceptions import AlreadyEnqueued
 
         options: Any = {"queue": queue, "priority": priority, "schedule_at": at, "connection": self._conn}
-        job = make_queue_app().configure_task(task, lock=lock, queueing_lock=lock, **options)
+        job = self._make_app().configure_task(task, lock=lock, queueing_lock=lock, **options)
         try:
             with self._conn.transaction():
                 job.defer(**args)
@@ -54,27 +107,37 @@ class ProcrastinateJobs:
             pass
 
     def has(self, lock: str) -> bool:
+        """Whether a job with this lock waits or is being done."""
         sql = "select 1 from procrastinate_jobs where lock = %s and status in ('todo', 'doing') limit 1"
         return self._one(sql, lock) is not None
 
     def due(self, lock: str) -> datetime | None:
+        """When the job with this lock is taken; None: none waits."""
         sql = "select scheduled_at from procrastinate_jobs where queueing_lock = %s and status = 'todo'"
         found = self._one(sql, lock)
         return found[0] if found else None
 
     def remove(self, lock: str) -> None:
+        """Remove the job with this lock that waits."""
         self._changes("delete from procrastinate_jobs where queueing_lock = %s and status = 'todo'", lock)
 
     def places(
         self, run: str, user: str, queue: str, bottom: int, top: int
     ) -> tuple[int | None, int | None, int | None]:
+        """Priorities above `bottom`, up to `top`: of the run while it is driven, of the first in the queue's line, and
+        of the last of this user.
+        """
         line = (queue, bottom, top)
         return self._one(_PLACES, run, *line, *line, user)
 
     def stop(self, run: str, *, only_turns: bool) -> bool | None:
+        """Remove the run's job that waits, and ask whoever drives it to stop; returns whether one does.
+
+        None: there was no job. `only_turns`: leave those of workers.
+        """
         found = self._all(f"{_STOPPABLE} {_TURNS if only_turns else ''}", run)
         for job, _ in found:
-            make_queue_app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
+            self._make_app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
         return any(doing for _, doing in found) if found else None
 
     def is_asked_to_stop(self, run: str) -> bool:
@@ -82,6 +145,7 @@ class ProcrastinateJobs:
         return bool((found := self._one(sql, run)) and found[0])
 
     def put_back(self, job: int, run: str) -> None:
+        """Let another worker take a job that is being done; end it if a newer one of the run waits."""
         # A worker may die after it put a run back and before its job's end: then the newer job counts.
         newer = (
             "select exists (select 1 from procrastinate_jobs where queueing_lock = %s and status = 'todo')"
@@ -94,45 +158,57 @@ class ProcrastinateJobs:
         )
 
     def unsure(self, stalled_s: float) -> list[Unsure]:
+        """Runs of workers that may be abandoned."""
         return [Unsure(*row) for row in self._all(_UNSURE, stalled_s, stalled_s)]
 
     def take_abandoned(self, task: str, stalled_s: float) -> list[dict[str, Any]]:
+        """Remove the jobs of a task whose worker is gone; returns the arguments of each."""
         return [args for (args,) in self._all(_ABANDONED, task, stalled_s)]
 
     def workers(self) -> dict[int, float]:
+        """Workers with the seconds since their last sign of life."""
         return dict(self._all(_WORKERS))
 
     def all_jobs(self) -> list[Job]:
         return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._all(_JOBS)]
 
     def unserved(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+        """Queue and seconds of waiting of each of these runs that could go on, if no worker gives a sign of life."""
         return self._all(_UNSERVED, [*runs], stalled_s)
 
     def connections(self) -> tuple[int, int]:
+        """Connections to the store's server, of everybody who uses it, and how many it takes."""
         return self._one(_CONNECTIONS)
 
     def count_driven(self, kind: str, name: str, but: int = 0) -> int:
+        """The number of admitted jobs of a user, workflow or model, but this one."""
         return self._one(_DRIVEN, kind, name, but)[0]
 
     def admit(self, job: int) -> None:
+        """Let a job count as driven."""
         self._changes(f"update procrastinate_jobs set {_ADMITTED} where id = %s", job)
 
     def end_admitted(self, job: int) -> bool:
+        """Let a job count no more; returns whether it did."""
         is_admitted = "id = %s and args ->> 'admitted' is not null"
         return self._changes(
             f"update procrastinate_jobs set args = args - 'admitted' where {is_admitted}", job
         )
 
     def hold(self, job: int, queue: str) -> None:
+        """Move a job to a queue that no worker serves."""
         self._changes("update procrastinate_jobs set queue_name = %s where id = %s", queue, job)
 
     def held_queues(self) -> list[str]:
+        """Queues that no worker serves, and in which jobs wait."""
         return [queue for (queue,) in self._all(_HELD)]
 
     def release(self, held: str, room: int | None) -> list[str]:
+        """Let the first jobs of a held queue be taken, at most `room`; returns their runs."""
         return [run for (run,) in self._all(_RELEASED, held, room)]
 
     def hurry(self) -> None:
+        """Let every job that waits for a limit be taken now."""
         self._changes(_HURRIED)
 
     def turn(self, run: str) -> Turn | None:
@@ -140,12 +216,15 @@ class ProcrastinateJobs:
         return Turn(*found) if found else None
 
     def take_turn(self, job: int) -> None:
+        """Take a turn: it counts as driven, and no worker takes it."""
         self._changes(f"update procrastinate_jobs set status = 'doing', {_ADMITTED} where id = %s", job)
 
     def end_turn(self, run: str) -> bool:
+        """Remove the run's turn; returns whether there was one."""
         return self._changes(f"delete from procrastinate_jobs where {_OF_RUN} {_TURNS}", run, run)
 
     def runs_of_server(self, server: str) -> list[str]:
+        """Runs whose turns a server has or waits for."""
         sql = (
             "select lock from procrastinate_jobs where args ->> 'server' = %s and status in ('todo', 'doing')"
         )

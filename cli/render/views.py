@@ -1,19 +1,21 @@
-"""json_views: output for programs: one JSON object, or one event per line (`docs/internals.md#output-for-programs`)."""
+"""views: what shows a run on a command line, and output for programs: one JSON object, or one event per line
+(`docs/internals.md#output-for-programs`)."""
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli.render.output import write_json
-from interlock.cli.render.view import View
-from interlock.engine.client import Outcome
+from interlock.engine.client import Decision, Outcome, Pending
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
-from interlock.state.events import Event
 from interlock.state.text import visible_json
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
 
 _CONVERSATIONS = ("main", "plan", "task")
 """Workflows whose result is `{session_id, response, stats}`; the others' is their Output object."""
@@ -37,6 +39,26 @@ def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+class View(Protocol):
+    """A command-line renderer: called with events on its own thread, then once with the outcome."""
+
+    def __call__(self, event: "Event", /) -> None:
+        """Show the event, or keep it for the end."""
+
+    def flush(self) -> None:
+        """Show the events so far."""
+
+    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
+        """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
+        return []
+
+    def finish(self, outcome: Outcome) -> None:
+        """Show how the run ended, or what it waits for."""
+
+    def failed(self, error: InterlockError) -> None:
+        """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
+
+
 class JsonView(View):
     def finish(self, outcome: Outcome) -> None:
         write_json(outcome_object(outcome), 2)
@@ -54,7 +76,7 @@ class StreamJsonView(View):
         self._waiting: list[str] = []
         self._ended = False
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: "Event", /) -> None:
         if event.type == "result":
             return  # `finish` writes it: an event may come late, or never
         self._write(event_object(event))
@@ -86,7 +108,7 @@ class StreamJsonView(View):
             self.flush()
 
 
-def event_object(event: Event) -> dict[str, Any]:
+def event_object(event: "Event") -> dict[str, Any]:
     """An event in `stream-json` format, without empty optional fields."""
     fields = event.model_dump(mode="json")
     for key in ("agent", "delta", "error", "route", *_OPTIONAL_FIELDS.get(event.type, ())):
