@@ -130,7 +130,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
+        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding(

@@ -27,8 +27,8 @@ from interlock.services.process.supervisor_client import (
     freeze_commands,
     wait_readable,
 )
+from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
