@@ -130,7 +130,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
+        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding(
@@ -169,7 +169,7 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import server_specs
+    from interlock.services.mcp import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents

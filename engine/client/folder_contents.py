@@ -8,7 +8,7 @@ from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, find_git_root, load_memory
 from interlock.services.files.disk import make_directories, read_file, read_text_file
 from interlock.services.files.filesystem import replace_file
-from interlock.services.mcp.spec import add_server, server_specs
+from interlock.services.mcp import add_server, server_specs
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates

@@ -21,16 +21,16 @@ from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import task_writes
+from interlock.engine.store.journal import WHOLE
 from interlock.engine.store.runs import innermost_waiting_subtask, mark_run_done
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
 from interlock.graphs.foreign_requests import answer_text, decisions_on_actions
-from interlock.graphs.langgraph_internals import (
+from interlock.graphs.stored_channels import (
     BOOKKEEPING,
     INPUT,
-    WHOLE,
     edge_task_path,
     is_internal_channel,
     is_interrupt_id,

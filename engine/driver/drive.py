@@ -27,8 +27,8 @@ from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled
-from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import missing_nodes
 from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments

@@ -81,7 +81,7 @@ from interlock.engine.store.runs import (
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
-from interlock.graphs.foreign import NodeError
+from interlock.graphs.node_errors import NodeError
 from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import prompts_digest
 from interlock.state.deps import Stopped, await_despite_cancel

@@ -16,7 +16,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import DueNode, list_due_nodes
 from interlock.engine.store.queries import Row
-from interlock.graphs.langgraph_internals import node_of_task_path
+from interlock.graphs.stored_channels import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
 
 Place = tuple[str, ...]

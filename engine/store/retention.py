@@ -14,7 +14,13 @@ from interlock.engine.store import (
     select_rows,
 )
 from interlock.engine.store.api_rows import forget
-from interlock.engine.store.blobs import files_named_by_any_run, list_named_files, relist_named_files
+from interlock.engine.store.blobs import (
+    delete_blobs_of_owner,
+    delete_unused_outputs,
+    files_named_by_any_run,
+    list_named_files,
+    relist_named_files,
+)
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import refuse_driven_run
 from interlock.engine.store.runs import delete_seal
@@ -162,8 +168,6 @@ def remove_run(home: Path, run: str) -> list[str]:
             for name in unnamed:
                 remove_untouched(paths[name], last)
             if conn.blobs:
-                from interlock.engine.store.blobs import delete_blobs_of_owner, delete_unused_outputs
-
                 delete_unused_outputs(conn, unnamed, last)
                 for kind in ("plans", "patches", "commits"):
                     delete_blobs_of_owner(conn, kind, run)

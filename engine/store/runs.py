@@ -107,6 +107,10 @@ IS_SUBTASK = "c.subtask_of = c.parent"
 """For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
 
 
+TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
+"""An answer that counts as a turn; retries don't."""
+
+
 _ABOVE_IT = """
 with recursive above (run, parent) as (
     select run, parent from runs where run = $1
@@ -260,7 +264,7 @@ def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Defi
     """Raises `UserError` if the run was removed. `locked`: inside a transaction: nobody changes it before its end."""
     lock = conn.change_lock if locked else ""
     sql = f"select workflow, workspace, options, input from runs where run = $1{lock}"
-    row = conn.execute(sql, (run,)).fetchone()
+    row = conn.execute(sql, (run,), tables=("runs",)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
     return Definition(row[0], row[1], json.loads(row[2]), row[3])
@@ -315,10 +319,7 @@ def _seal_path(home: Path, run: str) -> Path:
 
 
 def read_options(conn: Connection, run: str) -> dict[str, Any]:
-    row = conn.execute("select options from runs where run = $1", (run,), tables=("runs",)).fetchone()
-    if row is None:
-        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
-    return json.loads(row[0])
+    return read_definition(conn, run).options
 
 
 def read_run_options(home: Path, run: str) -> dict[str, Any]:

@@ -31,17 +31,16 @@ from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
 from interlock.graphs.foreign_requests import payload_as_text
 from interlock.graphs.langgraph_internals import (
-    BOOKKEEPING,
     QUESTIONS,
     DueTask,
     checkpoint_with_writes,
     due_tasks,
-    is_internal_channel,
     replace_interrupt,
     run_as_node,
     unconditional_writes,
 )
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import BOOKKEEPING, is_internal_channel
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node

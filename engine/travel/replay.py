@@ -35,7 +35,7 @@ from interlock.engine.store.run_copies import (
     request_hashes,
     seed,
 )
-from interlock.engine.store.runs import read_run_options, run_and_subtasks
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.langgraph_replay import (
@@ -48,10 +48,10 @@ from interlock.engine.travel.langgraph_replay import (
 )
 from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
-from interlock.graphs.additions import replace_node_when
-from interlock.graphs.langgraph_internals import pending_input
+from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import pending_input
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
@@ -361,9 +361,7 @@ def _requests(home: Path, other: Path, run: str) -> list[str]:
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
-    with open_reader(home) as recorded:
-        subtasks = run_and_subtasks(recorded, run)[1:] if recorded else []
-    seed(home, store, run, subtasks, script)
+    seed(home, store, run, script)
     with closing(store.connect()) as conn:
         write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 

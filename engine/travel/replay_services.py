@@ -21,7 +21,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.engine.store.runs import read_options, read_run_options
-from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
+from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
@@ -170,7 +170,7 @@ class RecordedContext:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
-        return [MemoryText(Path(name), name, "", "") for name in named]
+        return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -104,7 +104,7 @@ class Comparison:
         """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
         known = [*self._contents_before.files, *self._noted_marks]
         tree = IgnoredTests(self.workspace, self.table, self._contents_now.files, known)
-        return tree.list_paths(), tree.closed.keys()
+        return {*tree.list_paths()}, tree.closed.keys()
 
     @cached_property
     def _new_paths(self) -> Set[str]:

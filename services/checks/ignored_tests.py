@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -65,10 +65,6 @@ class IgnoredTests(WorkspaceTree):
         self._hidden: set[str] = set()
         self._modes: dict[str, int] = {}
         self._entries_left, self._bytes_left, self._code_left = _MOST_ENTRIES, _MOST_BYTES, _MOST_CODE
-
-    def list_paths(self) -> Set[str]:
-        """Return the paths; no file is read. Raises `TooManyFilesError`."""
-        return {*self._scan_folders([""])[0]}
 
     def layout_json(self) -> bytes:
         """As `WorkspaceTree.layout`, with what isn't kept."""

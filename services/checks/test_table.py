@@ -131,10 +131,10 @@ class CheckTable:
         if self.is_third_party(path):
             return ""
         is_in_table = _any_row_matcher()(path)
-        if is_in_table and _build_settings_file_matcher()(path):
+        if is_in_table and _runner_file_matcher("settings")(path):
             return "settings"
         if (
-            (is_in_table and _tests_matcher()(path))
+            (is_in_table and _runner_file_matcher("tests")(path))
             or _test_folder_pattern().fullmatch(path)
             or self._is_named_test(path)
         ):
@@ -247,13 +247,10 @@ class CheckTable:
 
 
 @cache
-def _build_settings_file_matcher() -> Callable[[str], bool]:
-    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.settings))
-
-
-@cache
-def _tests_matcher() -> Callable[[str], bool]:
-    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.tests))
+def _runner_file_matcher(kind: Literal["tests", "settings"]) -> Callable[[str], bool]:
+    """Match the files that any runner takes for tests, or for its settings."""
+    files = ((r.tests if kind == "tests" else r.settings) for r in load_runners())
+    return compile_matcher(tuple(chain.from_iterable(files)))
 
 
 @cache

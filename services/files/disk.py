@@ -148,6 +148,26 @@ def convert_store_errors(path: Path, kind: type[Exception]) -> Generator[None]:
         raise to_disk_error(error, path) from error
 
 
+_STORE_FAILURES = (
+    (
+        ("readonly", "unable to open"),
+        "Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME.",
+    ),
+    (
+        ("malformed", "not a database"),
+        "The store {shown} is damaged ({text}). Move it away to start anew, "
+        "or recover it with: sqlite3 interlock.db .recover",
+    ),
+    (
+        ("disk I/O",),
+        "The disk failed under the store {shown} ({text}). Check that it has space and can be written, "
+        "then: interlock resume latest",
+    ),
+    (("",), "The store {shown} failed: {text}. Check it with: interlock doctor --store"),
+)
+"""What a database's error says, and what people are told; the first that fits."""
+
+
 def to_store_error(error: Exception, path: Path) -> StoreError | BusyError:
     """Return a database's error as one line that says what to do."""
     text, shown = str(error), repr(str(path))
@@ -158,21 +178,8 @@ def to_store_error(error: Exception, path: Path) -> StoreError | BusyError:
         )
     if "full" in text:
         return _no_space_error(shown)
-    if "readonly" in text or "unable to open" in text:
-        return StoreError(
-            f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME."
-        )
-    if "malformed" in text or "not a database" in text:
-        return StoreError(
-            f"The store {shown} is damaged ({text}). Move it away to start anew, "
-            "or recover it with: sqlite3 interlock.db .recover"
-        )
-    if "disk I/O" in text:
-        return StoreError(
-            f"The disk failed under the store {shown} ({text}). Check that it has space and can be written, "
-            "then: interlock resume latest"
-        )
-    return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")
+    advice = next(advice for signs, advice in _STORE_FAILURES if any(sign in text for sign in signs))
+    return StoreError(advice.format(shown=shown, text=text))
 
 
 def to_disk_error(error: OSError, path: Path) -> StoreError:

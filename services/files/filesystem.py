@@ -214,7 +214,7 @@ def _write_new_file(place: "Place", data: bytes, mode: int | None) -> None:
         os.fsync(file.fileno())
 
 
-_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+SEARCH_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 """Flags for opening a directory on the way. On Linux this needs no read permission."""
 
 _LONGEST = 4096
@@ -244,7 +244,7 @@ class Anchor:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
             make_directories(self.path, self._mode)
-        directory = os.open(".", _SEARCH, dir_fd=self._require_same_directory())
+        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_same_directory())
         try:
             for name in parts[:-1]:
                 deeper = _open_subdirectory(directory, name, self._mode if make else None)
@@ -256,7 +256,7 @@ class Anchor:
 
     def _open_once(self) -> int:
         if self._held is None:
-            self._held = os.open(self.path, _SEARCH)
+            self._held = os.open(self.path, SEARCH_FLAGS)
             weakref.finalize(self, os.close, self._held)
         return self._held
 
@@ -275,14 +275,14 @@ class Anchor:
 def _open_subdirectory(directory: int, name: str, mode: int | None) -> int:
     """Open a directory in another; if it is missing, create it with `mode`, if any."""
     try:
-        return os.open(name, _SEARCH, dir_fd=directory)
+        return os.open(name, SEARCH_FLAGS, dir_fd=directory)
     except FileNotFoundError:
         if mode is None:
             raise
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=directory)
         sync_directory(directory)
-        return os.open(name, _SEARCH, dir_fd=directory)
+        return os.open(name, SEARCH_FLAGS, dir_fd=directory)
     except NotADirectoryError:
         if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, "a link was put on the way to it meanwhile") from None

@@ -73,26 +73,18 @@ def is_safe_to_create(name: str) -> bool:
 
 
 @cache
-def _name_patterns() -> Sequence[tuple[re.Pattern[str], Kind]]:
-    """Return patterns of further names, folded."""
-    patterns = (
-        (fnmatch.translate(name.casefold()), kind)
-        for name, kind in _load_protected_names().items()
-        if "*" in name
-    )
-    return [(re.compile(pattern), kind) for pattern, kind in patterns]
-
-
-@cache
-def _any_name_pattern() -> re.Pattern[str]:
-    """Return one pattern for all of them: whole trees of names are looked at."""
-    return re.compile("|".join(pattern.pattern for pattern, _ in _name_patterns()))
+def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[Kind]]:
+    """Return one pattern for all further names, folded, as whole trees of names are looked at; and why what its first
+    group matches is protected, what its second does, and so on."""
+    found = {name: kind for name, kind in _load_protected_names().items() if "*" in name}
+    groups = (f"({fnmatch.translate(name.casefold())})" for name in found)
+    return re.compile("|".join(groups)), [*found.values()]
 
 
 def _match_pattern(name: str) -> Kind | None:
-    if _any_name_pattern().match(name) is None:
-        return None
-    return next(kind for pattern, kind in _name_patterns() if pattern.match(name))
+    pattern, kinds = _compile_name_patterns()
+    found = pattern.match(name)
+    return kinds[found.lastindex - 1] if found and found.lastindex else None
 
 
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})

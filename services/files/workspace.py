@@ -6,7 +6,6 @@ import stat
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from interlock.services.files.filesystem import Anchor
 from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
@@ -31,11 +30,6 @@ from interlock.tools.workspace_files import Kind, entry_kind, open_directory, st
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
-
-
-class Entry(NamedTuple):
-    name: str
-    kind: Kind
 
 
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
@@ -208,12 +202,12 @@ class FolderWorkspace:
         agent = rules.agent_layers()
         files: list[str] = []
         # From the outermost folder to the one that is read: what is left of each, and what counts for its entries.
-        opened: list[tuple[str, Iterator[Entry], list[Layer], Set[str]]] = []
+        opened: list[tuple[str, Iterator[tuple[str, Kind]], list[Layer], Set[str]]] = []
 
         def open_directory(path: str, layers: list[Layer], beside: Set[str] = frozenset()) -> None:
             stop()
             found = self._list_entries(path)
-            names = {entry.name for entry in found}
+            names = {name for name, _ in found}
             if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
@@ -265,7 +259,7 @@ class FolderWorkspace:
             raise self._outside_error(str(path))
         return found
 
-    def _list_entries(self, path: str) -> list[Entry]:
+    def _list_entries(self, path: str) -> list[tuple[str, Kind]]:
         try:
             with (
                 self.place(Path(path)) as place,
@@ -273,7 +267,7 @@ class FolderWorkspace:
                 os.scandir(directory) as found,
             ):
                 closed = self._closed_names_in(path)
-                return sorted(Entry(e.name, entry_kind(e)) for e in found if e.name not in closed)
+                return sorted((e.name, entry_kind(e)) for e in found if e.name not in closed)
         except OSError:  # gone or unreadable: treated as empty
             return []
 

@@ -55,12 +55,15 @@ class Ruling:
     @property
     def deciding_rule_name(self) -> str:
         """The deciding rule, with file and line if it has them."""
-        if self.cause == "danger":
-            return f"dangerous form: {self.detail}"
-        if self.cause in ("opaque", "redirection", "elsewhere"):
-            return self.cause
-        if self.cause in ("protected", "private"):
-            return f"{self.cause}: {self.detail}"
+        match self.cause:
+            case "danger":
+                return f"dangerous form: {self.detail}"
+            case "opaque" | "redirection" | "elsewhere":
+                return self.cause
+            case "protected" | "private":
+                return f"{self.cause}: {self.detail}"
+            case _:
+                pass
         if self.session is not None:
             return f"session: {_describe_session_rule(self.session)}"
         return rule_name(self.rule) if self.rule else "no rule"
@@ -197,14 +200,17 @@ def _explain_part(mode: str, part: PartRuling) -> str:
     danger = outcome.detail if outcome.cause == "danger" else part.command.danger if uncovered else None
     if danger:
         return f"{text} {danger}; that asks even where a rule allows it."
-    if outcome.cause == "opaque":
-        return f"{text} can't be seen through: {outcome.detail}."
-    if outcome.cause == "private":
-        return f"{text} {outcome.detail}; that asks in every mode."
-    if outcome.cause == "elsewhere":
-        return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
-    if outcome.cause == "hidden" and rule is not None:
-        return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
+    match outcome.cause:
+        case "opaque":
+            return f"{text} can't be seen through: {outcome.detail}."
+        case "private":
+            return f"{text} {outcome.detail}; that asks in every mode."
+        case "elsewhere":
+            return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
+        case "hidden" if rule is not None:
+            return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
+        case _:
+            pass
     if reason := _explain_persons_rule(text, outcome):
         return reason
     if rule is not None and rule.reading:
@@ -272,14 +278,17 @@ def _explain_no_always_choice(decided: PolicyDecision) -> str:
 
 def _explain_unliftable(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
-    if outcome.cause == "danger":
-        return _DANGER.format(detail)
-    if outcome.cause in ("opaque", "hidden"):
-        return _HIDDEN.format(f" ({detail})" if detail else "")
-    if outcome.cause == "elsewhere":
-        return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
-    if outcome.cause in ("redirection", "protected") and detail:
-        return f"It {detail}, which asks every time."
+    match outcome.cause:
+        case "danger":
+            return _DANGER.format(detail)
+        case "opaque" | "hidden":
+            return _HIDDEN.format(f" ({detail})" if detail else "")
+        case "elsewhere":
+            return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
+        case "redirection" | "protected" if detail:
+            return f"It {detail}, which asks every time."
+        case _:
+            pass
     if rule is not None and rule.broken is not None:
         return f"{rule_name(rule)} can't be used ({rule.broken}); until it is repaired, it asks every time."
     if rule is not None and not is_liftable(rule):
@@ -393,6 +402,5 @@ def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
         found = [Match.YES for p in parts if _is_allowing_part(rule, p, args)]
     else:
         found = [match_restriction(rule, p.command, args) for p in parts]
-    met = max(found, default=Match.NO)
-    word = cast(Literal["yes", "no", "maybe"], met.name.lower())
+    word = cast(Literal["yes", "no", "maybe"], max(found, default=Match.NO).name.lower())
     return Considered(rule=rule_name(rule), decision=rule.decision, rank=rule.rank, met=word)

@@ -194,43 +194,40 @@ def _parse_parts(
         known = "." if home == "~+" else os.path.expanduser(home)  # noqa: PTH111 - Path's raises
         append_parts(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
     while at < len(text):
-        char = text[at]
-        if char == "$" and text[at + 1 : at + 2] == "'" and not quoted:
-            end = _end_of_ansi_quoted(text, at + 2)
-            known = decode_ansi_quoted(text[at + 2 : end - 1])
-            append_parts(_UNKNOWN if known is None else known)
-            at = end
-        elif char == "$" and text[at + 1 : at + 2] == '"':
-            at += 1
-        elif (variable := _VARIABLE.match(text, at)) is not None:
+        if (variable := _VARIABLE.match(text, at)) is not None:
             append_alternatives(_variable_values(variable, values, depth))
             at = variable.end()
-        elif (char in "$`" and text[at + 1 : at + 2] in ("(", "{", "[")) or char == "`":
-            append_parts(_UNKNOWN)
-            at = _end_of_expansion(text, at)
-        elif char == "'" and not quoted:
-            end = _end_of_quoted(text, at)
-            append_parts(text[at + 1 : end - 1])
-            at = end
-        elif char == '"':
-            end = _end_of_quoted(text, at)
-            append_alternatives(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
-            at = end
-        elif char == "\\":
-            append_parts(text[at + 1 : at + 2])
-            at += 2
-        elif char == "*" and not quoted:
-            append_parts(_Wildcard("[^/]*"))
-            at += 1
-        elif char == "?" and not quoted:
-            append_parts(_Wildcard("[^/]"))
-            at += 1
-        elif char == "[" and not quoted and (close := _end_of_bracket(text, at)) > 0:
-            append_parts(_parse_bracket(text[at + 1 : close]))
-            at = close + 1
-        else:
-            append_parts(char)
-            at += 1
+            continue
+        end = at + 1
+        match text[at], text[at + 1 : at + 2]:
+            case "$", "'" if not quoted:
+                end = _end_of_ansi_quoted(text, at + 2)
+                known = decode_ansi_quoted(text[at + 2 : end - 1])
+                append_parts(_UNKNOWN if known is None else known)
+            case "$", '"':
+                pass
+            case ("$", "(" | "{" | "[") | ("`", _):
+                append_parts(_UNKNOWN)
+                end = _end_of_expansion(text, at)
+            case "'", _ if not quoted:
+                end = _end_of_quoted(text, at)
+                append_parts(text[at + 1 : end - 1])
+            case '"', _:
+                end = _end_of_quoted(text, at)
+                append_alternatives(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
+            case "\\", escaped:
+                append_parts(escaped)
+                end = at + 2
+            case "*", _ if not quoted:
+                append_parts(_Wildcard("[^/]*"))
+            case "?", _ if not quoted:
+                append_parts(_Wildcard("[^/]"))
+            case "[", _ if not quoted and (close := _end_of_bracket(text, at)) > 0:
+                append_parts(_parse_bracket(text[at + 1 : close]))
+                end = close + 1
+            case char, _:
+                append_parts(char)
+        at = end
     return found
 
 

@@ -236,20 +236,23 @@ def _is_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
         return word.text != "-" and reading.is_readable_path(word)
     if not word.literal:
         return False
-    if kind == "test":
-        path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
-        tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.is_folder(path)
-        return tests and (not colons or path.endswith(".py")) and reading.is_readable_path(literal_word(path))
-    if kind == "package":
-        plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
-        return plain and reading.is_readable_path(literal_word(word.text.removesuffix("/...")))
-    if kind == "testname":
-        found = _TEST_NAME.fullmatch(word.text)
-        above = found and found[1].rstrip(".").replace(".", "/")
-        return above is not None and (not above or reading.is_folder(above))
-    if kind in _KINDS:
-        return _KINDS[kind].fullmatch(word.text) is not None
-    return kind != "same" and word.text == kind
+    match kind:
+        case "test":
+            path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
+            tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.is_folder(path)
+            python = not colons or path.endswith(".py")
+            return tests and python and reading.is_readable_path(literal_word(path))
+        case "package":
+            plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
+            return plain and reading.is_readable_path(literal_word(word.text.removesuffix("/...")))
+        case "testname":
+            found = _TEST_NAME.fullmatch(word.text)
+            above = found and found[1].rstrip(".").replace(".", "/")
+            return above is not None and (not above or reading.is_folder(above))
+        case _ if kind in _KINDS:
+            return _KINDS[kind].fullmatch(word.text) is not None
+        case _:
+            return kind != "same" and word.text == kind
 
 
 _ONLY_READ = to_name_set(

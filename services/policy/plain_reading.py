@@ -244,20 +244,23 @@ class LineReading:
         if parsed is None:
             return False
         flags, operands = parsed
-        if reader.operands == "none":
-            return not operands
-        if reader.operands == "text":
-            return not any(w.foreign for w in operands)
-        if reader.operands == "format":
-            return all(w.literal and w.text.startswith("+") for w in operands)
-        if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
-            if not operands or not operands[0].literal:
-                return False
-            operands = operands[1:]
-        elif reader.operands == "lines":
-            if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
-                return False
-            operands = operands[1:]
+        match reader.operands:
+            case "none":
+                return not operands
+            case "text":
+                return not any(w.foreign for w in operands)
+            case "format":
+                return all(w.literal and w.text.startswith("+") for w in operands)
+            case "pattern" if not flags.keys() & {"e", "files"}:
+                if not operands or not operands[0].literal:
+                    return False
+                operands = operands[1:]
+            case "lines":
+                if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
+                    return False
+                operands = operands[1:]
+            case _:
+                pass
         if len(operands) > reader.most or not all(self.is_readable_path(word) for word in operands):
             return False
         recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
@@ -287,8 +290,7 @@ class LineReading:
 
     def _is_existing(self, path: str) -> bool:
         """Return whether something of that very name is there: `app/[id]/page.tsx`."""
-        bases = self.bases
-        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in self.bases)  # noqa: PTH118 - texts of a line, many
 
     def _expand_pattern(self, pattern: str, *, hidden: bool) -> Iterator[str]:
         """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may

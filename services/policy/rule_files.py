@@ -25,6 +25,7 @@ from interlock.services.policy.rule import (
     SHIPPED,
     USER,
     WORKSPACE,
+    Checker,
     Pattern,
     PatternError,
     Rule,
@@ -117,7 +118,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     try:
         fields = RuleFields.model_validate(_convert_saved_table(table, source))
     except ValidationError as error:
-        raise ValueError(first_error_message(error, RuleFields)) from None
+        raise ValueError(_first_error_message(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
@@ -192,13 +193,67 @@ def _compile_field(field: str, text: str | None) -> Pattern | None:
         raise ValueError(f"{field}: {error}") from None
 
 
-def first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
+def _first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
     """Return the first error, naming the field."""
     place, message = first_validation_error(error)
     message = message.removeprefix("Value error, ")
     if error.errors()[0]["type"] == "extra_forbidden":
         return f"unknown key {place!r}, expected one of: {', '.join(fields.model_fields)}"
     return f"{place}: {message}" if place else message
+
+
+# ---- a safety checker
+
+_TIME_LIMIT_S = 5.0
+"""Default time-out of an external checker in seconds (gemini-cli)."""
+
+
+class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
+    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    required_context: list[str] = Field(default_factory=list[str])
+
+
+class _InProcess(_Configured):
+    type: Literal["in-process"]
+    name: Literal["allowed-path"]
+
+
+class _External(_Configured):
+    type: Literal["external"]
+    command: str = Field(pattern=r"\S")
+    """A bash command line."""
+    name: str = ""
+    timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
+    """In seconds."""
+
+
+class _CheckerFields(BaseModel, defer_build=True):
+    checker: Annotated[_InProcess | _External, Field(discriminator="type")]
+
+
+def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
+    if "decision" in table:
+        raise ValueError("a safety checker has no decision: what it says is the decision")
+    entries = {**table}
+    if not isinstance(described := entries.pop("checker", None), dict):
+        raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
+    try:
+        fields = _CheckerFields.model_validate({"checker": described}).checker
+    except ValidationError as error:
+        raise ValueError(_first_error_message(error, _CheckerFields)) from None
+    rule = to_rule({**entries, "decision": "ask"}, source, tier)
+    if isinstance(fields, _External):
+        name = fields.name or fields.command.split()[0]
+        checker = Checker(name, fields.config, fields.command, fields.timeout)
+    else:
+        known = ("included_args", "excluded_args")
+        for key, value in fields.config.items():
+            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
+            if not all(isinstance(n, str) for n in names):
+                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
+        checker = Checker(fields.name, fields.config)
+    return replace(rule, checker=checker)
 
 
 def stand_in_rule(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
@@ -474,9 +529,7 @@ def _to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
-        from interlock.services.policy.safety_checkers import to_checker  # deferred: few rule files have any
-
-        return to_checker(chunk.table, source, tier)
+        return _to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":
         raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
     return to_rule(chunk.table, source, tier)

@@ -19,16 +19,16 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interlock.services.process.freeze import freeze_commands
 from interlock.services.process.supervisor_client import (
     GIVEN,
     GRACE_S,
     Mode,
     SupervisedCommand,
+    freeze_commands,
     wait_readable,
 )
+from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
@@ -92,11 +92,9 @@ class SupervisedProcesses:
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.open_pipe(stack, theirs, watch.receive_output)
                     stderr = watch.open_pipe(stack, theirs, on_errors) if on_errors else None
-                    whole = {**self._env, **(env or {})}
-                    make = partial(
-                        SupervisedCommand, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin
+                    child = self._start_supervised(
+                        "once", argv, inside, env, cwd=cwd, output=write, errors=stderr, stdin=stdin
                     )
-                    child = self._start_supervised(make, "once", argv, inside)
                 stack.callback(child.close)
                 stack.callback(output.discard)
                 await self._release_command(stack, child, inside, last)
@@ -133,9 +131,9 @@ class SupervisedProcesses:
                 path = self._outputs.new_spool()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
-                    whole = {**self._env, **(env or {})}
-                    make = partial(SupervisedCommand, cwd=cwd, env=whole, output=file.fileno())
-                    child = self._start_supervised(make, "background", argv, inside)
+                    child = self._start_supervised(
+                        "background", argv, inside, env, cwd=cwd, output=file.fileno()
+                    )
                 failed.callback(child.close)
                 await self._release_command(stack, child, inside, last)
             await child.wait_started()
@@ -181,17 +179,19 @@ class SupervisedProcesses:
 
     def _start_supervised(
         self,
-        make: Callable[..., SupervisedCommand],
         mode: Mode,
         argv: Sequence[str],
         inside: CommandSandbox | None,
+        env: Mapping[str, str] | None,
+        **more: Any,
     ) -> SupervisedCommand:
+        """Start a command, in the sandbox if there is one. `more`: as `SupervisedCommand` takes it."""
+        make = partial(SupervisedCommand, env={**self._env, **(env or {})}, most=self._most, **more)
         if inside is None:
-            return make(argv, mode=mode, most=self._most)
+            return make(argv, mode=mode)
         made = make(
             inside.wrap_command(argv, GIVEN, GIVEN + 1),
             mode="once-sandboxed" if mode == "once" else "background-sandboxed",
-            most=self._most,
             given=(inside.gate.info, inside.gate.wait),
         )
         inside.gate.close_child_ends()

@@ -15,10 +15,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.mounts import Mounts
+from interlock.services.sandbox.mounts import ATTEMPTS, Gate, Mounts, WorkspaceChangedError, open_gate
 from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
 from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
-from interlock.services.sandbox.start_gate import ATTEMPTS, Gate, WorkspaceChangedError, open_gate
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended

@@ -240,8 +240,7 @@ class Redactor:
 
     def redact_planned(self, planned: "Planned") -> "Planned":
         """Return a planned change with what people and the model see redacted; path and hashes stay."""
-        changes = {"message": self(planned.message), "diff": self(planned.diff)}
-        return planned.model_copy(update=changes)
+        return planned.model_copy(update={"message": self(planned.message), "diff": self(planned.diff)})
 
     def redact_request(self, request: "ApprovalRequest") -> "ApprovalRequest":
         """Return a request with what a person is shown redacted; arguments stay, as they get executed."""
@@ -251,8 +250,7 @@ class Redactor:
             for one in request.questions
         )
         shown = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
-        changes = {**shown, "questions": questions}
-        return request.model_copy(update=changes)
+        return request.model_copy(update={**shown, "questions": questions})
 
     def for_bytes(self) -> "Redactor":
         """Return a redactor for bytes decoded as Latin-1, one character each."""

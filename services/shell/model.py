@@ -139,10 +139,6 @@ class ShellLine:
         return tuple(r for r in self.redirects if not r.is_idle)
 
     @property
-    def danger(self) -> str | None:
-        return next((c.danger for c in self.commands if c.danger), None)
-
-    @property
     def effective(self) -> tuple[ShellCommand, ...]:
         """The commands that a rule must allow."""
         return tuple(c for c in self.commands if not c.transparent)

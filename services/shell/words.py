@@ -123,27 +123,27 @@ class WordReader:
 
     def _read_piece(self, scan: _WordScan) -> bool:
         """Read a run of plain characters, a quoted piece or an expansion; return False at the end of the word."""
-        plain = _PLAIN.match(self.text, self.at)
-        char = self.text[self.at]
-        if plain:
+        if plain := _PLAIN.match(self.text, self.at):
             scan.known.append(plain[0])
             self.at = plain.end()
-        elif char in "<>" and self.text.startswith("(", self.at + 1):
-            self.record_doubt("a process substitution isn't understood")
-            self._read_substitution()
-            scan.mark_dynamic()
-        elif char in _ENDS_WORD:
-            return False
-        elif char == "\\":
-            self._read_escape(scan)
-        elif char == "'":
-            self._read_single_quoted(scan)
-        elif char == '"':
-            self._read_double_quoted(scan)
-        elif char == "$" or char == "`":
-            self._read_dollar(scan, quoted=False)
-        else:
-            self._read_special(scan, char)
+            return True
+        match self.text[self.at]:
+            case "<" | ">" if self.text.startswith("(", self.at + 1):
+                self.record_doubt("a process substitution isn't understood")
+                self._read_substitution()
+                scan.mark_dynamic()
+            case char if char in _ENDS_WORD:
+                return False
+            case "\\":
+                self._read_escape(scan)
+            case "'":
+                self._read_single_quoted(scan)
+            case '"':
+                self._read_double_quoted(scan)
+            case "$" | "`":
+                self._read_dollar(scan, quoted=False)
+            case char:
+                self._read_special(scan, char)
         return True
 
     def _read_special(self, scan: _WordScan, char: str) -> None:

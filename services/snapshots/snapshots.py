@@ -493,7 +493,6 @@ class WorkspaceSnapshots:
     ) -> None:
         """`repository`: another one than the workspace's own."""
         self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
-        self.name, self.folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: WorkspaceTree | None = None
         self._under_way: WorkspaceTree | None = None
@@ -554,7 +553,7 @@ class WorkspaceSnapshots:
 
     @property
     def _index_path(self) -> Path:
-        return self.folder / _INDEX
+        return self.repository.folder / _INDEX
 
     def _load_tree(self) -> WorkspaceTree:
         try:

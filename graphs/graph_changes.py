@@ -1,8 +1,7 @@
-"""additions: adds to a declared graph: hooks, checks, and users' nodes.
+"""graph_changes: a declared graph, changed: with users' nodes at their places, or with a node or subgraph replaced.
 
-A node that fires hooks is always `fire → ask → await`, whatever the event. Users' nodes go to five places of a graph
-that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
-it start from the last.
+Users' nodes go to five places of a graph that has turns and tools: edges into the node behind a place lead to the first
+of them, and edges out of the node before it start from the last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,60 +13,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interlock.graphs import nested_graph
-from interlock.graphs.graph import Graph, Replayed
+from interlock.graphs.graph import Graph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.supersteps import Replayed
 from interlock.graphs.user_nodes import call_node, run_or_replay
-from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
-from interlock.nodes.hooks import ask_hook
-from interlock.nodes.requests import await_person, notify
 from interlock.state.errors import UserError
 from interlock.state.node import spec_of, with_spec
-from interlock.state.run import HookEvent
 from interlock.state.text import did_you_mean
 
 _Declare = Callable[..., None]
 """`Graph.node`, `Graph.edge` and their like."""
-
-
-def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
-    """Add each event's node, and map its own labels to existing nodes or to each other.
-
-    Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
-    """
-    nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
-    g.nodes(*(function for function, _ in events.values()), ask_hook)
-    g.node("await_hook", await_person)
-    for function, targets in events.values():
-        g.by_label(function.__name__, {**targets, "unknown": "ask_hook"})
-    g.edge("ask_hook", "await_hook")
-    if len(nodes) == 1:
-        g.edge("await_hook", *nodes.values())
-    else:
-        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
-
-
-def add_answer_check(g: Graph, back: str) -> None:
-    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
-    g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
-    g.node("notify_tests", notify)
-    g.node("await_tests", await_person)
-    over = {"feedback": back, "broken": "finish"}
-    g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
-    g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
-    g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
-    g.edge("try_view", "ask_tests")
-    g.by_label("ask_tests", {"asked": "await_tests", "notify": "notify_tests"})
-    g.by_label("notify_tests", dict.fromkeys(("approval", "question", "outcome"), "await_tests"))
-    g.edge("await_tests", "take_tests")
-    # What was accepted may have changed while nobody looked.
-    taken = {"accepted": "compare_tests", "trusted": "finish", "stopped": "finish"}
-    g.by_label("take_tests", {**taken, "feedback": back})
-
-
-def after_await_hook(state: Mapping[str, str]) -> str:
-    """Route back to the node that fired."""
-    return state["hook_event"]
 
 
 PLACES = {
