@@ -99,7 +99,7 @@ class SqlSnapshots:
                 await self._keep_ignored(self._made.repository, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
-            row = {**where, **order, "repository": self._made.name, "before": commit}
+            row = {**where, **order, "repository": self._made.repository.name, "before": commit}
             self.conn.insert("snapshots", row)
             self._calls[place] = False
 
