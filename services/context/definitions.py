@@ -41,11 +41,11 @@ from interlock.state.tooling import Tool, ToolContext, restrict_field
 from interlock.tools.control import (
     ACTIVATE_SKILL,
     CODEBASE_INVESTIGATOR,
+    COMPLETE_TASK,
     INVOKE_AGENT,
     ActivateSkillArgs,
     InvokeAgentArgs,
 )
-from interlock.tools.progress import COMPLETE_TASK
 from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
 
 T = TypeVar("T")
