@@ -332,9 +332,11 @@ class McpCheck:
         servers = open_mcp_servers(self._prepared, self._outputs, _drop_event)
         began = time.monotonic()
         try:
-            await servers.ready(server)
+            await servers.wait_until_ready(server)
             took = round((time.monotonic() - began) * 1000)
-            views = [view for view in servers.views() if server is None or view.name == visible(server)]
+            views = [
+                view for view in servers.server_views() if server is None or view.name == visible(server)
+            ]
         finally:
             await servers.close()
         redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])

@@ -301,48 +301,48 @@ class WorkspaceContext:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
-    def replacement(self, mode: str = "") -> Replacement | None:
+    def system_prompt_replacement(self, mode: str = "") -> Replacement | None:
         if self.flags.system_prompt is not None:
             return Replacement(self.flags.system_prompt, "--system-prompt")
         if mode and self.trusted and (found := read_mode_prompt(mode, self.info.workspace, self.env)):
             return found
         return read_system_prompt(self.env, self.info.workspace, self.home)
 
-    def facts(self) -> SystemFacts:
+    def system_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
-    async def repository(self) -> str:
+    async def summarize_repository(self) -> str:
         if find_git_root(self.info.workspace) is None:
             return ""
         env = tool_environment(self.env, rules=self.settings.security.environment)
         return await summarize_repository(self.info.workspace, env)
 
-    async def tree(self) -> str:
+    async def list_trees(self) -> str:
         return await asyncio.to_thread(self._list_trees)
 
-    async def rules(self, mode: str) -> Sequence[RuleFile]:
+    async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
         return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
 
-    def commands(self) -> Commands:
+    def load_commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
-    async def file(self, path: str) -> Reference:
+    async def resolve_reference(self, path: str) -> Reference:
         return await run_in_thread(resolve_path, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
         return self._ide_file is not None
 
-    def ide(self, record: str) -> IdeState:
+    def ide_state(self, record: str) -> IdeState:
         if self._ide_file is not None:
             return read_ide_state(self._ide_file)
         return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
 
-    async def references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
         return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = dict.fromkeys(f for path in paths for f in find_memory_below(path, self.workspace, names))
         new = [f for f in files if self._display_path(f) not in seen]
@@ -350,7 +350,7 @@ class WorkspaceContext:
             MemoryText(f, self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
         ]
 
-    async def memory(self) -> Sequence[MemoryText]:
+    async def load_memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
         return [

@@ -172,7 +172,7 @@ class ServerSession:
             pass
         return ""
 
-    async def call(
+    async def call_tool(
         self,
         tool: str,
         args: Mapping[str, Any],
@@ -190,7 +190,7 @@ class ServerSession:
         self.under_way.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = to_content(await _await_answer(request, timeout_s, self._mend_call_result))
+            content = to_content(await _await_answer(request, timeout_s, self._accept_odd_call_result))
         except AnsweredError as error:
             if wanted := asked.wanted or requested_page_form(error.error):
                 raise InputWantedError(wanted) from error
@@ -201,7 +201,7 @@ class ServerSession:
             raise InputWantedError(asked.wanted)
         return content
 
-    def _mend_call_result(self, result: dict[str, Any]) -> None:
+    def _accept_odd_call_result(self, result: dict[str, Any]) -> None:
         """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
         method = "tools/call"
         if self._protocol_misfit(method, result) and isinstance(
@@ -214,10 +214,10 @@ class ServerSession:
                 for part in cast("list[Any]", parts)
             ]
 
-    async def read(self, uri: str) -> Content:
+    async def read_resource(self, uri: str) -> Content:
         return to_resource_content(await _await_answer(self.client.read_resource(uri), self.spec.timeout_s))
 
-    async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
+    async def get_prompt(self, name: str, args: Mapping[str, str]) -> Content:
         return to_prompt_content(
             await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
         )

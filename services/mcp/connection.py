@@ -85,12 +85,12 @@ class Connection:
         self._instructions = self._version = ""
 
     @property
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why there is no longer a session."""
         return visible(self._lost)[:_REASON]
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self.spec.problem and not self.spec.disabled
 
     @property
@@ -103,7 +103,7 @@ class Connection:
             return "failed"
         return "not started" if self._task is None else "connecting"
 
-    def view(self) -> ServerView:
+    def to_view(self) -> ServerView:
         known, status = self.listing, self.status
         return ServerView(
             name=visible(self.spec.name),
@@ -119,9 +119,9 @@ class Connection:
             prompts=known.prompts,
         )
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Start the server if that was never tried, and wait for it, but only once for a slow one."""
-        if not self.usable:
+        if not self.is_usable:
             return
         if self._task is None:
             self._start()
@@ -131,7 +131,7 @@ class Connection:
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
-        if not self.usable:
+        if not self.is_usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start()
@@ -200,7 +200,7 @@ class Connection:
         connected = await self._run_session_over(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
             connected = await self._run_session_over(replace(self.spec, transport="sse", or_sse=False))
-        self.problem = self.lost
+        self.problem = self.loss_reason
         return connected
 
     async def _run_session_over(self, spec: ServerSpec) -> bool:
@@ -287,7 +287,7 @@ _RECORDED = TypeAdapter(_Recorded)
 
 def to_recorded_state(one: Connection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
-    view = one.view()
+    view = one.to_view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
     return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
@@ -306,7 +306,7 @@ class RecordedConnection(Connection):
     def status(self) -> ServerStatus:
         return "disabled" if self.spec.disabled else self._was.status
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Nothing to wait for."""
 
     async def require_session(self) -> ServerSession:
