@@ -23,7 +23,7 @@ from interlock.services.index.sources import (
     PreparedFile,
     Source,
     iterate_sources,
-    outermost_left_out,
+    outermost_excluded_folder,
     prepare_file,
     read_source,
 )
@@ -229,10 +229,11 @@ class WorkspaceIndex:
         return len(self._pending), len(known)
 
     def _should_keep_folder(self, inside: str) -> bool:
-        if inside in ("", outermost_left_out(self._workspace, self._named)):
+        if inside in ("", outermost_excluded_folder(self._workspace, self._named)):
             return False
         return (
-            outermost_left_out(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
+            outermost_excluded_folder(self._workspace, inside) == inside
+            and (self._workspace.root / inside).exists()
         )
 
     def _file_digest(self, source: Source) -> str:

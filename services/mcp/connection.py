@@ -21,7 +21,7 @@ from interlock.services.mcp.client import (
     first_cause,
     open_session,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_within
+from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_at_most
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -127,7 +127,7 @@ class Connection:
             self._start()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
-        await wait_within(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
+        await wait_at_most(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
@@ -190,7 +190,7 @@ class Connection:
                 retries = 0
             if self._closing or not known or retries == _RETRIES:
                 break
-            await wait_within(_FIRST_DELAY_S * 2**retries, self._asked.wait())
+            await wait_at_most(_FIRST_DELAY_S * 2**retries, self._asked.wait())
             retries += 1
         self._settled.set()
         self._tried.set()
@@ -285,7 +285,7 @@ class _Recorded:
 _RECORDED = TypeAdapter(_Recorded)
 
 
-def to_recorded_state(one: Connection) -> dict[str, Any]:
+def to_recorded_connection(one: Connection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
     view = one.to_view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
@@ -296,7 +296,7 @@ class RecordedConnection(Connection):
     """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`record`: JSON of what `to_recorded_state` returned; empty if the run never asked."""
+        """`record`: JSON of what `to_recorded_connection` returned; empty if the run never asked."""
         super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem

@@ -16,7 +16,7 @@ from interlock.services.mcp.connection import (
     Connection,
     RecordedConnection,
     UnavailableError,
-    to_recorded_state,
+    to_recorded_connection,
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
@@ -36,7 +36,7 @@ Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""
 
 
-def record_nothing(_asked: str, _answer: JsonValue) -> None:
+def skip_recording(_asked: str, _answer: JsonValue) -> None:
     """Record nothing, as no replay will need it."""
 
 
@@ -54,7 +54,7 @@ class Servers:
         emit: Emit,
         home: Path,
         learn: Learn = lambda _: None,
-        keep: Keep = record_nothing,
+        keep: Keep = skip_recording,
     ) -> None:
         """`env`: base environment of stdio servers; `most`: processes and bytes that each may use.
 
@@ -88,11 +88,11 @@ class Servers:
                 if line not in self._warned:
                     self._warned.add(line)
                     self._emit(ErrorEvent(severity="warning", message=line))
-            self._record_answer(json.dumps([one.spec.name]), to_recorded_state(one))
+            self._record_answer(json.dumps([one.spec.name]), to_recorded_connection(one))
 
     def switch_to_replay(self, recorded: Mapping[str, str]) -> None:
         """Switch to replay: nothing is started or called. `recorded` holds what `keep` received, as JSON."""
-        self._recorded, self._keep = recorded, record_nothing
+        self._recorded, self._keep = recorded, skip_recording
         self._connections = {
             name: RecordedConnection(one.spec, recorded.get(json.dumps([name]), ""), self._workspace)
             for name, one in self._connections.items()
