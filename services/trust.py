@@ -22,7 +22,7 @@ from interlock.services.files.protected import protected_names
 from interlock.services.files.stamps import list_matching, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import find_scripts
-from interlock.services.policy.rule_files import list_workspace_files
+from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
@@ -300,7 +300,7 @@ def list_project_files(root: Path, home: Path) -> list[ProjectFile]:
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
-    found += list_workspace_files(root, home)
+    found += list_workspace_rule_files(root, home)
     return [ProjectFile(file, tuple(list_file_effects(file))) for file in found]
 
 

@@ -98,10 +98,6 @@ class Transcript(Protocol):
         """
         ...
 
-    def continued(self, head: str) -> str:
-        """The head that the chain of `head` replaces; empty: none."""
-        ...
-
     def read(self, head: str) -> list[Message]:
         """All messages up to `head`, oldest first."""
         ...
@@ -240,8 +236,6 @@ class Agents(Protocol):
     """The kinds of sub-agents, and the `Deps` of each instance."""
 
     def definition(self, name: str) -> AgentDefinition | None: ...
-
-    def names(self) -> list[str]: ...
 
     def open(self, instance: AgentInstance) -> str:
         """Record a sub-agent that starts; returns its id. Idempotent."""

@@ -1,6 +1,5 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
-import asyncio
 import json
 import os
 import re
@@ -1205,7 +1204,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": None}, "planned")
     path = {"path_params": {"run": row["run"]}}
     asked = Request({"type": "http", "query_string": b"step=1", "headers": [], **path})
-    answer = asyncio.run(state_on_page(cast(Any, SimpleNamespace(client=Client.for_this_user())), asked))
+    answer = state_on_page(cast(Any, SimpleNamespace(client=Client.for_this_user())), asked)
     assert json.loads(bytes(answer.body), parse_constant=pytest.fail)["values"] == state
     changed = run("diff", "latest", "0", "1").out
     assert '+ raw: "_w=="' in changed and "+ point.x: 1" in changed

@@ -9,9 +9,9 @@ from interlock.state.tooling import Tool
 from interlock.tools import NAMES
 
 _MODULES = (
-    *("apply_diff", "browser.action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
-    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
-    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
+    *("apply_diff", "browser.action", "codebase_search", "control", "generate_image", "grep_search"),
+    *("list_code_definition_names", "list_directory", "questions", "read_file", "replace"),
+    *("run_shell_command", "save_memory", "web", "write_file"),
 )
 _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 """Modules with a tool of a part that an installation can lack (`docs/plugins.md`)."""

@@ -37,8 +37,7 @@ from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
-from interlock.tools.control import ACTIVATE_SKILL
-from interlock.tools.progress import UPDATE_TODO_LIST
+from interlock.tools.control import ACTIVATE_SKILL, UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
@@ -420,7 +419,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.prestart,
+        on_commands=SUPERVISORS.start_ahead_of_first_command,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

@@ -204,14 +204,6 @@ class Plus(NamedTuple):
     by: int
 
 
-class Statement(NamedTuple):
-    """A write that `Connection.insert`, `update` and `delete` can't express. It changes no audited row."""
-
-    sql: str
-    writes: tuple[str, ...]
-    """The tables that it writes."""
-
-
 class Write(NamedTuple):
     """A write of a table's rows."""
 

@@ -35,7 +35,7 @@ from interlock.engine.store.run_copies import (
     request_hashes,
     seed,
 )
-from interlock.engine.store.runs import read_run_options, run_and_subtasks
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.langgraph_replay import (
@@ -361,9 +361,7 @@ def _requests(home: Path, other: Path, run: str) -> list[str]:
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
-    with open_reader(home) as recorded:
-        subtasks = run_and_subtasks(recorded, run)[1:] if recorded else []
-    seed(home, store, run, subtasks, script)
+    seed(home, store, run, script)
     with closing(store.connect()) as conn:
         write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 

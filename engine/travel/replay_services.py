@@ -170,7 +170,7 @@ class RecordedContext:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
-        return [MemoryText(Path(name), name, "", "") for name in named]
+        return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

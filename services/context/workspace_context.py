@@ -347,14 +347,14 @@ class WorkspaceContext:
         files = dict.fromkeys(f for path in paths for f in find_memory_down_to(path, self.workspace, names))
         new = [f for f in files if self._display_path(f) not in seen]
         return [
-            MemoryText(f, self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
+            MemoryText(self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
         ]
 
     async def load_memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
         return [
-            MemoryText(f.path, self._display_path(f.path), f.level, f.text, first_memory_problem(f.text))
+            MemoryText(self._display_path(f.path), f.level, f.text, first_memory_problem(f.text))
             for f in files
         ]
 
