@@ -215,7 +215,7 @@ def _find_likely_secrets(
 ) -> list[str]:
     """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2] for entry in snapshots.format_index_entries(first, last).split("\0") if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -355,7 +355,7 @@ def _build_commit(
         if parent != what["commit"]:
             undone = _undone_changes(mirror, snapshots, what, parent, env)
             run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _exclude_paths(snapshots.index_entries(what["first"], what["last"]), kept_back)
+        changes = _exclude_paths(snapshots.format_index_entries(what["first"], what["last"]), kept_back)
         run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = run_git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"

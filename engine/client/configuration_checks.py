@@ -18,7 +18,7 @@ from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
-from interlock.services.hooks.hook_settings import Hook, event_subjects
+from interlock.services.hooks.hook_settings import Hook, names_of_event_subject
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.policy.rule_files import MODE_NAMES
@@ -241,7 +241,7 @@ class HookCheck:
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.select_hooks(
-            event, *event_subjects(event, self._event_subject(event, payload), payload)
+            event, *names_of_event_subject(event, self._event_subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)

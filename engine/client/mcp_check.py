@@ -40,9 +40,11 @@ class McpCheck:
         servers = open_mcp_servers(self._prepared, self._outputs, lambda _event: None)
         began = time.monotonic()
         try:
-            await servers.ready(server)
+            await servers.wait_until_ready(server)
             took = round((time.monotonic() - began) * 1000)
-            views = [view for view in servers.views() if server is None or view.name == visible(server)]
+            views = [
+                view for view in servers.server_views() if server is None or view.name == visible(server)
+            ]
         finally:
             await servers.close()
         redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])
