@@ -15,7 +15,7 @@ from interlock.engine.run_files import RunFiles, snapshot_folder
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import store_snapshot
 from interlock.engine.store.runs import read_repository_option
-from interlock.engine.store.workspaces import change_files
+from interlock.engine.store.workspaces import note_changed_files
 from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.errors import UserError
@@ -69,4 +69,4 @@ def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
     commit = snapshot_folder(home, Path(here.workspace), run.run)
     with Store(home).writing() as conn:
         store_snapshot(conn, RunFiles(home, here).repository, commit)
-        change_files(conn, run.run, commit, elsewhere=here != run)
+        note_changed_files(conn, run.run, commit, elsewhere=here != run)

@@ -24,10 +24,15 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.blobs import repository_with_snapshots, store_blob
+from interlock.engine.store.blobs import open_repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
 from interlock.engine.store.runs import read_run_options
-from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
+from interlock.engine.store.workspaces import (
+    find_first_snapshot,
+    find_newest_snapshot,
+    is_begun,
+    set_repository_option,
+)
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
@@ -76,7 +81,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
         return False
     with open_reader(home) as conn:
         assert conn is not None
-        first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
+        first, last = find_first_snapshot(conn, outcome.run), find_newest_snapshot(conn, outcome.run)
     if files.options["deliver"] == "none":
         return False
     what, kept = {**files.options}, run_repository(home, outcome.run)
@@ -100,7 +105,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
     if left or "left_behind" in what:
         what |= {"left_behind": json.dumps(left), "left_behind_at": last}
         with Store(home).writing() as conn:
-            set_repository(conn, outcome.run, what)
+            set_repository_option(conn, outcome.run, what)
     if first == last and not commits:
         return False
     patch = snapshots.make_patch(first, last)
@@ -117,7 +122,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
                 files.mirror, files.options["commit"], snapshots, first, last
             ):
                 what["kept_back"] = "\n".join(kept_back)
-            set_repository(conn, outcome.run, what)
+            set_repository_option(conn, outcome.run, what)
     if pushing:
         files = replace(files, options=what)
         _enqueue_push_run(home, files, outcome.run, pushing, (first, last), options)
@@ -245,7 +250,7 @@ def _push_run_id(home: Path, run: str, last: str) -> str:
 
 
 def _open_snapshots(home: Path, folder: Path, *commits: str) -> ShadowRepository:
-    return repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
+    return open_repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
 def _record_delivery_failure(home: Path, run: str, why: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
 from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
-from interlock.engine.client.served import Served
+from interlock.engine.client.served import ApiRow
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_process import AdoptedProcess
 
@@ -32,7 +32,7 @@ class RateLimits:
 
     async def wait_for_turn(
         self,
-        one: Served,
+        one: ApiRow,
         run: str,
         graph: str,
         lasts: Callable[[], bool] = lambda: True,

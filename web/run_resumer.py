@@ -84,14 +84,14 @@ class RunResumer:
 
     def resume_earlier(self) -> None:
         """Go on with what a server that is gone left."""
-        for one in served.all_served(self._home, "prompt"):
+        for one in served.list_api_rows(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
                     and not self._turns.has_turn(one.id)
                 ):
-                    served.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    served.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
                 served.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
@@ -109,7 +109,7 @@ class RunResumer:
             await self._drive_within_limits(run, began)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        served.unserve(self._home, "prompt", run)
+        served.remove_api_row(self._home, "prompt", run)
         await self._turns.release(run)
         if failure and not began.done():
             began.set_exception(failure)
@@ -135,7 +135,7 @@ class RunResumer:
             served.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release(run)
 
-    async def _start_process(self, one: served.Served) -> Child:
+    async def _start_process(self, one: served.ApiRow) -> Child:
         def started(child: Child) -> None:
             process = [*drive_process.child_identity(child)]
             served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
@@ -143,5 +143,5 @@ class RunResumer:
         work = drive_process.DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
         return await drive_process.start_drive(work, started)
 
-    def _stored_prompt(self, run: str) -> served.Served | None:
+    def _stored_prompt(self, run: str) -> served.ApiRow | None:
         return served.served(self._home, "prompt", run)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from interlock.engine.client import Client
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, unreadable
+from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, find_unreadable_rows
 from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]
@@ -38,7 +38,7 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
         yield from (Finding("problem", "pages", line) for line in damaged)
         if not damaged:
             yield Finding("ok", "pages", "ok")
-        rows = list(unreadable(conn, home / "outputs", make_progress_callback("reading", "rows")))
+        rows = list(find_unreadable_rows(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
         from interlock.engine.rebuild import rebuild_rows

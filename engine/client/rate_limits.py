@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Options
 from interlock.engine.store import Store, open_reader, rate_limits
-from interlock.engine.store.queue import Submitted, submitted
+from interlock.engine.store.queue import Submission, submitted
 from interlock.engine.store.runs import set_run_error
 from interlock.state.errors import InterlockError
 
@@ -34,9 +34,9 @@ class QueuedTurn:
 
         False: the store has no queue, and so no limits.
         """
-        by = Submitted(whose["user"], whose["priority"], workflow, "")
+        by = Submission(whose["user"], whose["priority"], workflow, "")
         with Store(self.home).writing() as conn:
-            return rate_limits.put_turn(conn, self.run, by, after_s)
+            return rate_limits.enqueue_turn(conn, self.run, by, after_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
@@ -66,7 +66,7 @@ class QueuedTurn:
 def leave_stale_turns(home: Path, runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with Store(home).writing() as conn:
-        rate_limits.leave_other_turns(conn, runs)
+        rate_limits.end_other_turns(conn, runs)
 
 
 def with_fleet_limits(options: Options) -> Options:

@@ -14,7 +14,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.model_calls import usage_of, usage_stats
+from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.runs import read_options
 from interlock.engine.workflows import load_recorded_workflow
 from interlock.services.transcript import ChainTranscript
@@ -51,6 +51,6 @@ def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext
         model="",
         approval_mode="default",
         limits=Limits.model_validate({}),
-        stats=lambda: usage_stats(conn, run.run),
-        usage=lambda record: usage_of(conn, run.run, record),
+        stats=lambda: sum_usage(conn, run.run),
+        usage=lambda record: read_usage(conn, run.run, record),
     )

@@ -186,7 +186,7 @@ async def _wait_until_replaceable(
             return row
         if row != seen:
             raise _busy_error(run, row)
-        if (writer := store.database.writer()) in (None, seen.owner.pid):
+        if (writer := store.database.find_writing_process()) in (None, seen.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
             raise BusyError(

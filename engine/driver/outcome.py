@@ -19,7 +19,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
 from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.runs import (
-    first_task,
+    find_first_task,
     read_options,
     set_run_error,
     set_run_option,
@@ -89,7 +89,7 @@ def conclude_drive(
 
 
 def _stop_error(drive: Drive, why: str) -> dict[str, str] | None:
-    return stopped_run_error(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
+    return stopped_run_error(why, find_first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
 
 
 def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
@@ -101,10 +101,10 @@ def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> No
     ):  # whoever cancelled the run said why; a worker that stops leaves nothing
         set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
-        from interlock.engine.store.queue import leave_stopped
+        from interlock.engine.store.queue import mark_stopped_for_workers
 
         with drive.conn.transaction() as conn:
-            leave_stopped(conn, drive.lease.run, drive.stop.why)
+            mark_stopped_for_workers(conn, drive.lease.run, drive.stop.why)
     if status == "done":
         drive.end_run()
 
@@ -292,7 +292,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
 
 def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
     journal = drive.services.journal
-    key = journal.latest(asked, index)
+    key = journal.find_latest_attempt(asked, index)
     call = journal.call(key)
     row = journal.find(key, call)
     if row is not None and row.result is not None:

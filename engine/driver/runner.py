@@ -68,14 +68,14 @@ from interlock.engine.store.runs import (
     NewRun,
     check_run_id,
     clear_run_error,
-    innermost_waiting_subtask,
+    find_innermost_waiting_subtask,
+    find_outermost_waiting_task,
+    find_waiting_parent_task,
     insert_run,
     merge_into_stored_input,
     new_run_id,
-    outermost_waiting_task,
     read_definition,
     set_run_option,
-    waiting_parent_task,
     write_seal,
 )
 from interlock.engine.workflows import find_workflow
@@ -213,7 +213,7 @@ async def resume_run(
     store = Store(options.home).open()
     door = _DriveSetup(store, options, renderers, stop, rewire)
     row = find_run(store.home, run, options.workspace)
-    if (below := innermost_waiting_subtask(store.home, row.run)) != row.run:
+    if (below := find_innermost_waiting_subtask(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
     if cancels_run(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
@@ -278,19 +278,19 @@ async def _drive_subtasks(outcome: Outcome, door: _DriveSetup) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = door.store.home
     while outcome.workflow == "task" and not door.stop.why:
-        run, below = outcome.run, innermost_waiting_subtask(home, outcome.run)
+        run, below = outcome.run, find_innermost_waiting_subtask(home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
         following = (
             below
             if waits
-            else waiting_parent_task(home, run)
+            else find_waiting_parent_task(home, run)
             if outcome.status in ("done", "cancelled")
             else None
         )
         if following is None:
             break
         outcome = await _drive_resumed_run(find_run(home, following), door.for_other_runs)
-    if outcome.workflow != "task" or (top := outermost_waiting_task(home, outcome.run)) == outcome.run:
+    if outcome.workflow != "task" or (top := find_outermost_waiting_task(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
@@ -454,7 +454,7 @@ async def _store_queued_run(
     door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
 ) -> Outcome:
     """Store a new run, and the job that lets a worker drive it, in one transaction."""
-    from interlock.engine.store.queue import put_job  # its packages come with an extra
+    from interlock.engine.store.queue import enqueue_run  # its packages come with an extra
 
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquire_stoppable_lease(door.store, run, prepared.options.stale_after_s, door.stop)
@@ -464,7 +464,7 @@ async def _store_queued_run(
             try:
                 with drive.conn.transaction(synced=True) as conn:
                     await first(drive, workflow_context(drive, prepared))
-                    put_job(conn, run, door.options.queue)
+                    enqueue_run(conn, run, door.options.queue)
             finally:
                 await drive.close()
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, queue
 from interlock.engine.store.integrity import blame_damaged_rows
-from interlock.engine.store.queue import Schedule, need_queue
+from interlock.engine.store.queue import Schedule, require_queue
 
 STATE_OPTIONS = ("mode", "protocol")
 """Options that a run's state keeps, not its row."""
@@ -29,5 +29,5 @@ def store_schedule(
         input=input,
     )
     with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = queue.add(need_queue(conn), made)
+        first = queue.add(require_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})

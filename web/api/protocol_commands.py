@@ -97,7 +97,7 @@ class ProtocolCommands:
         return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: served.Served, params: Mapping[str, Any], person: Person
+        self, thread: served.ApiRow, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -165,7 +165,7 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive(self, drive: served.Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive(self, drive: served.ApiRow) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""

@@ -40,7 +40,7 @@ class Runs:
         self._client, self._home = lanes.client, lanes.home
         self._others: set[asyncio.Task[None]] = set()
 
-    def run_json(self, one: served.Served) -> dict[str, Any]:
+    def run_json(self, one: served.ApiRow) -> dict[str, Any]:
         """Return a drive as programs read it."""
         hidden = ("protocol", "graph_id", "checkpoint")
         kwargs = {key: value for key, value in one.body["kwargs"].items() if key not in hidden}
@@ -53,7 +53,7 @@ class Runs:
             "updated_at": iso_time(one.body.get("updated", one.at)),
         }
 
-    def run_from_path(self, request: Request) -> served.Served:
+    def run_from_path(self, request: Request) -> served.ApiRow:
         """Return the drive that the address names. Raises `RefusedError`."""
         parse_uuid(thread := request.path_params["thread"], "thread")
         found = served.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
@@ -61,14 +61,14 @@ class Runs:
             raise NotFoundError("Run not found")
         return found
 
-    def _is_drive_visible(self, drive: served.Served) -> bool:
+    def _is_drive_visible(self, drive: served.ApiRow) -> bool:
         thread = served.served(self._home, "thread", drive.thread)
         return thread is None or is_visible("threads", thread)
 
     def resume_earlier(self) -> None:
         """Go on with what an earlier server left."""
         self.lanes.resume_drives()
-        for thread in served.all_served(self._home, "thread"):
+        for thread in served.list_api_rows(self._home, "thread"):
             if thread.body.get("temporary"):
                 for one in self.about.list_drives(thread.id):
                     self._schedule_removal(thread, one)
@@ -77,12 +77,12 @@ class Runs:
 
     async def _enqueue_from_request(
         self, request: Request
-    ) -> tuple[served.Served, dict[str, Any], served.Served]:
+    ) -> tuple[served.ApiRow, dict[str, Any], served.ApiRow]:
         given = await read_body(request)
         thread = self.thread_for_drive(request.path_params.get("thread"), given)
         return thread, given, await self.lanes.enqueue_drive(given, thread, request.state.person)
 
-    def thread_for_drive(self, name: str | None, given: Mapping[str, Any]) -> served.Served:
+    def thread_for_drive(self, name: str | None, given: Mapping[str, Any]) -> served.ApiRow:
         """Return the thread that a drive is for; without a name, one for it alone. A new one has no row yet.
 
         Raises `RefusedError`.
@@ -118,7 +118,7 @@ class Runs:
         return json_response(found)
 
     def _follow_drive(
-        self, made: served.Served, after: int = -1, live: bool = False
+        self, made: served.ApiRow, after: int = -1, live: bool = False
     ) -> AsyncIterator[drive_streams.Piece | None]:
         return drive_streams.follow_pieces(
             self._home, made.id, lambda: self.lanes.is_drive_unfinished(made.id), after, live
@@ -135,7 +135,7 @@ class Runs:
         gone = self._stop_if_left(made, given.get("on_disconnect") == "cancel")
         return drive_streams.EventStreamResponse(found, headers, gone)
 
-    def _stop_if_left(self, one: served.Served, stops: bool) -> Callable[[], Awaitable[None]] | None:
+    def _stop_if_left(self, one: served.ApiRow, stops: bool) -> Callable[[], Awaitable[None]] | None:
         """Return what stops a drive when its reader is gone, if that `stops` it."""
         return partial(self.lanes.stop_drive, one, why=_LEFT) if stops else None
 
@@ -149,22 +149,22 @@ class Runs:
 
         return self._waiting_response(found(), made, given.get("on_disconnect") == "cancel")
 
-    def _waiting_response(self, work: Any, one: served.Served, stops: bool) -> Response:
+    def _waiting_response(self, work: Any, one: served.ApiRow, stops: bool) -> Response:
         found, headers = drive_streams.send_spaces_until_done(work), _location_headers(one, "join")
         gone = self._stop_if_left(one, stops)
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
-    async def _await_drive_result(self, one: served.Served) -> Any:
+    async def _await_drive_result(self, one: served.ApiRow) -> Any:
         found = await drive_streams.read_final_values(drive_streams.join_pieces(self._follow_drive(one)))
         return await self._read_thread_values(one) if found is None else found
 
-    async def _read_thread_values(self, one: served.Served) -> Any:
+    async def _read_thread_values(self, one: served.ApiRow) -> Any:
         thread = self.about.find_thread(one.thread)
         found = await asyncio.to_thread(self.about.thread_json, thread)
         asked = [item for items in read_object(found, "interrupts").values() for item in items]
         return {"__interrupt__": asked} if asked else read_object(found, "values")
 
-    def _schedule_removal(self, thread: served.Served, made: served.Served) -> None:
+    def _schedule_removal(self, thread: served.ApiRow, made: served.ApiRow) -> None:
         if thread.body.get("temporary"):
             self._run_in_background(self._remove_temporary(thread, made))
 
@@ -173,7 +173,7 @@ class Runs:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
 
-    async def _remove_temporary(self, thread: served.Served, made: served.Served) -> None:
+    async def _remove_temporary(self, thread: served.ApiRow, made: served.ApiRow) -> None:
         """Remove what a run without a thread leaves."""
         if not thread.body.get("temporary"):
             return
@@ -184,7 +184,7 @@ class Runs:
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove, run)
         self.about.remove_drive(made)
-        served.unserve(self._home, "thread", thread.id)
+        served.remove_api_row(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
         thread, given = self.about.find_thread(request.path_params["thread"]), request.query_params
@@ -247,7 +247,7 @@ class Runs:
             self._follow_thread(self.about.find_thread(request.path_params["thread"]), modes)
         )
 
-    async def _follow_thread(self, thread: served.Served, modes: frozenset[str]) -> AsyncIterator[bytes]:
+    async def _follow_thread(self, thread: served.ApiRow, modes: frozenset[str]) -> AsyncIterator[bytes]:
         seen = {one.id for one in self.about.list_drives(thread.id) if one.body["status"] not in BUSY}
         silent, of_runs = 0.0, frozenset[str]() if "run_modes" in modes else frozenset({"metadata"})
         while True:
@@ -300,7 +300,7 @@ class Runs:
         thread = parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else ""
         there = [
             one
-            for one in served.all_served(self._home, "drive", thread=thread)
+            for one in served.list_api_rows(self._home, "drive", thread=thread)
             if self._is_drive_visible(one)
         ]
         if unknown := {parse_uuid(name, "run") for name in names} - {one.id for one in there}:
@@ -332,21 +332,21 @@ _LEFT = "client disconnected from the run stream (on_disconnect=cancel)"
 """Why a drive stops, in words that programs read."""
 
 
-def _unsaved_thread(name: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> served.Served:
+def _unsaved_thread(name: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> served.ApiRow:
     kept = {"metadata": read_object(given, "metadata"), **more, **ownership_fields()}
-    return served.Served(name, "", "", kept, time.time())
+    return served.ApiRow(name, "", "", kept, time.time())
 
 
-def _run_url(one: served.Served) -> str:
+def _run_url(one: served.ApiRow) -> str:
     return f"/threads/{one.thread}/runs/{one.id}"
 
 
-def _made_run_url(request: Request, made: served.Served) -> str:
+def _made_run_url(request: Request, made: served.ApiRow) -> str:
     """Return the address of a run that a request made; without its thread if the request names none."""
     return _run_url(made) if request.path_params.get("thread") else f"/runs/{made.id}"
 
 
-def _location_headers(one: served.Served, way: str) -> dict[str, str]:
+def _location_headers(one: served.ApiRow, way: str) -> dict[str, str]:
     """Return the headers of an answer about a drive; `way`: how it can be had again."""
     return {"location": f"{_run_url(one)}/{way}", "content-location": _run_url(one)}
 

@@ -63,19 +63,19 @@ class Threads:
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def runs_by_id(self, *threads: served.Served) -> dict[str, RunRow]:
+    def runs_by_id(self, *threads: served.ApiRow) -> dict[str, RunRow]:
         """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
-    def _thread_of_run(self, row: RunRow) -> served.Served:
+    def _thread_of_run(self, row: RunRow) -> served.ApiRow:
         about = {
             "graph_id": row.workflow,
             "assistant_id": assistant_id_of_workflow(row.workflow),
             "title": row.title,
         }
-        return served.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
+        return served.ApiRow(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find_thread(self, name: object) -> served.Served:
+    def find_thread(self, name: object) -> served.ApiRow:
         """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(name, "thread")
         found = served.served(self.home, "thread", thread)
@@ -86,24 +86,24 @@ class Threads:
             return made
         raise NotFoundError(f"Thread {thread} not found")
 
-    def ensure_thread_row(self, thread: served.Served) -> None:
+    def ensure_thread_row(self, thread: served.ApiRow) -> None:
         """Give a run's thread a row of its own, where it has none."""
         if served.served(self.home, "thread", thread.id) is None:
             served.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def list_drives(self, thread: str) -> list[served.Served]:
-        return served.all_served(self.home, "drive", thread=thread)
+    def list_drives(self, thread: str) -> list[served.ApiRow]:
+        return served.list_api_rows(self.home, "drive", thread=thread)
 
-    def remove_drive(self, one: served.Served) -> None:
+    def remove_drive(self, one: served.ApiRow) -> None:
         """Remove a drive's row and its stream."""
-        served.unserve(self.home, "drive", one.id)
+        served.remove_api_row(self.home, "drive", one.id)
         stream_file(self.home, one.id).unlink(missing_ok=True)
 
     def thread_status(
         self,
-        thread: served.Served,
+        thread: served.ApiRow,
         row: RunRow | None,
-        every: Mapping[str, list[served.Served]] | None = None,
+        every: Mapping[str, list[served.ApiRow]] | None = None,
     ) -> str:
         """Return the status of a thread. `every`: the drives of all threads, if the caller has them."""
         found = self.list_drives(thread.id) if every is None else every.get(thread.id, [])
@@ -120,12 +120,12 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def thread_json(self, thread: served.Served) -> dict[str, Any]:
+    def thread_json(self, thread: served.ApiRow) -> dict[str, Any]:
         """Return a thread as programs read it."""
         return self._build_thread_json(thread, self._run_row(thread), with_state=True)
 
     def _listed_thread_json(
-        self, thread: served.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
+        self, thread: served.ApiRow, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
         """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
         other thread."""
@@ -137,7 +137,7 @@ class Threads:
         return select_fields(found, fields)
 
     def _build_thread_json(
-        self, thread: served.Served, row: RunRow | None, with_state: bool
+        self, thread: served.ApiRow, row: RunRow | None, with_state: bool
     ) -> dict[str, Any]:
         status = self.thread_status(thread, row)
         changed = iso_time(_updated_at(thread, row))
@@ -169,7 +169,7 @@ class Threads:
             error = None
         return {**found, **state, "error": error}
 
-    def record_latest_values(self, thread: served.Served) -> None:
+    def record_latest_values(self, thread: served.ApiRow) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._run_row(thread):
             self.ensure_thread_row(thread)
@@ -204,13 +204,13 @@ class Threads:
     def get_thread(self, request: Request) -> Response:
         return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
-    def _matching_threads(self, given: Mapping[str, Any]) -> list[served.Served]:
+    def _matching_threads(self, given: Mapping[str, Any]) -> list[served.ApiRow]:
         """Return the threads that programs made, as far as they are asked for."""
         names = {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")}
         values = read_object(given, "values")
         found = [
             one
-            for one in served.all_served(self.home, "thread")
+            for one in served.list_api_rows(self.home, "thread")
             if is_visible("threads", one)
             and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
@@ -221,12 +221,12 @@ class Threads:
             found = [one for one in found if statuses[one.id] == status]
         return found
 
-    def _statuses_by_id(self, found: Sequence[served.Served]) -> dict[str, str]:
+    def _statuses_by_id(self, found: Sequence[served.ApiRow]) -> dict[str, str]:
         """Return the status of each of these threads, by its id."""
         if not found:
             return {}
-        rows, every = self.runs_by_id(*found), dict[str, list[served.Served]]()
-        for one in served.all_served(self.home, "drive"):
+        rows, every = self.runs_by_id(*found), dict[str, list[served.ApiRow]]()
+        for one in served.list_api_rows(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in found}
 
@@ -253,8 +253,8 @@ class Threads:
                 one for one in asked_for if self._states.has_cached_values(one, read_object(given, "values"))
             )
             names = [row.run for one in fitting if (row := self._find_run_of_thread(one))]
-        beside = served.is_beside(self.home)
-        without = [one.run for one in served.all_served(self.home, "thread")] if beside else None
+        beside = served.are_in_own_file(self.home)
+        without = [one.run for one in served.list_api_rows(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._filter_by_status(wanted, status) if (status := given.get("status")) else wanted
 
@@ -266,7 +266,7 @@ class Threads:
 
     def _search_page(
         self, given: Mapping[str, Any]
-    ) -> tuple[list[served.Served], dict[str, RunRow], dict[str, str]]:
+    ) -> tuple[list[served.ApiRow], dict[str, RunRow], dict[str, str]]:
         """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract(given)
         limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
@@ -284,15 +284,15 @@ class Threads:
         names = (one if isinstance(one, str) else one.run for one in page)
         rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
         chosen = [
-            one if isinstance(one, served.Served) else self._thread_of_run(rows[one])
+            one if isinstance(one, served.ApiRow) else self._thread_of_run(rows[one])
             for one in page
-            if isinstance(one, served.Served) or one in rows
+            if isinstance(one, served.ApiRow) or one in rows
         ]
         return chosen, rows, pagination_headers(limit, offset, total)
 
     def _threads_with_sort_keys(
-        self, made: Sequence[served.Served], by: str
-    ) -> "list[tuple[Any, served.Served | str]]":
+        self, made: Sequence[served.ApiRow], by: str
+    ) -> "list[tuple[Any, served.ApiRow | str]]":
         """Return each of these threads with what it is sorted by."""
         if by == "status":
             statuses = self._statuses_by_id(made)
@@ -305,7 +305,7 @@ class Threads:
 
     def _runs_with_sort_keys(
         self, wanted: threads.Wanted, by: str, newest: bool, limit: int, offset: int
-    ) -> "list[tuple[Any, served.Served | str]]":
+    ) -> "list[tuple[Any, served.ApiRow | str]]":
         """Return runs in their order, each with what it is sorted by."""
 
         def listed(wanted: threads.Wanted, limit: int, offset: int) -> list[tuple[Any, str]]:
@@ -363,7 +363,7 @@ class Threads:
             raise RefusedError(
                 422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
             )
-        found: list[served.Served] = []
+        found: list[served.ApiRow] = []
         for thread in read_strings(given, "thread_ids"):
             with suppress(NotFoundError):
                 found.append(self.find_thread(thread))
@@ -376,12 +376,12 @@ class Threads:
         for one in self._matching_threads({"metadata": metadata}):
             await self._remove_thread(one)
 
-    async def _remove_thread(self, found: served.Served) -> None:
+    async def _remove_thread(self, found: served.ApiRow) -> None:
         if self._run_row(found):
             await asyncio.to_thread(self.client.remove, found.run)
         for one in self.list_drives(found.id):
             self.remove_drive(one)
-        served.unserve(self.home, "thread", found.id)
+        served.remove_api_row(self.home, "thread", found.id)
 
     async def copy_thread(self, request: Request) -> Response:
         name = parse_uuid(request.path_params["thread"], "thread", 400)
@@ -396,7 +396,7 @@ class Threads:
         made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made))
 
-    def _run_row(self, thread: served.Served) -> RunRow | None:
+    def _run_row(self, thread: served.ApiRow) -> RunRow | None:
         return self.client.exact(thread.run) if thread.run else None
 
     def get_state(self, request: Request) -> Response:
@@ -410,7 +410,7 @@ class Threads:
         return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
     def read_state_json(
-        self, thread: served.Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
+        self, thread: served.ApiRow, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         return self._states.read_state_json(thread, self._run_row(thread), at, subgraphs)
@@ -456,17 +456,17 @@ class Threads:
         )
 
 
-def _is_newest_unbegun(drives: Sequence[served.Served]) -> bool:
+def _is_newest_unbegun(drives: Sequence[served.ApiRow]) -> bool:
     """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _drop_unbegun(drives: Sequence[served.Served]) -> list[served.Served]:
+def _drop_unbegun(drives: Sequence[served.ApiRow]) -> list[served.ApiRow]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 
 
-def _updated_at(thread: served.Served, row: RunRow | None) -> float:
+def _updated_at(thread: served.ApiRow, row: RunRow | None) -> float:
     return max(thread.body.get("updated", thread.at), row.updated if row else 0)
 
 
