@@ -68,7 +68,7 @@ def main() -> int:
             print(folder, flush=True)
         else:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        network = stack.enter_context(Network(args.seconds_since_heartbeat)) if args.namespaces else None
+        network = stack.enter_context(Network(args.workers)) if args.namespaces else None
         listen = f"127.0.0.1,{network.address}.1" if network else "127.0.0.1"
         server = Server(f"-c listen_addresses={listen} -c max_connections=200")
         stack.callback(server.stop)
@@ -136,7 +136,7 @@ def _made(
             skew_s=args.skew * (0, 1, -1)[n % 3] if network else 0,
             concurrency=args.concurrency,
         )
-        for n in range(args.seconds_since_heartbeat)
+        for n in range(args.workers)
     ]
     short = {"pauses": (18, 20), "cut_s": 8} if args.sample else {}
     return Matrix(

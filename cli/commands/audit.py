@@ -115,7 +115,7 @@ def _export_records(args: Args) -> None:
             stdout_paint().print(redact_secrets(json.dumps(entry, ensure_ascii=False)))
         return stdout_paint().print(json.dumps({"head": Client.for_this_user().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
-    table = csv.find_writing_process(sys.stdout, lineterminator="\n")
+    table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
     for entry in _read_records(args):
         texts = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("key", "body")}

@@ -54,17 +54,13 @@ if TYPE_CHECKING:
     add_running_flags,
 )
 def prompt(args: Args) -> int | None:
-    if args.find_latest_attempt and args.resume:
+    if args.latest and args.resume:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
-    options = options_from(args, resuming=bool(args.find_latest_attempt or args.resume))
+    options = options_from(args, resuming=bool(args.latest or args.resume))
     found, client = None, Client(options)
-    if args.find_latest_attempt or args.resume:
-        found = (
-            client.run_to_continue(prompted=bool(words))
-            if args.find_latest_attempt
-            else client.run(args.resume)
-        )
+    if args.latest or args.resume:
+        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
@@ -85,7 +81,7 @@ def prompt(args: Args) -> int | None:
             return session(options, workflow, words, found and found.run)
     if found:
         follow_up = follow_up_from(words, found.status in ENDED)
-        if follow_up and args.find_latest_attempt:
+        if follow_up and args.latest:
             found = client.run_to_continue(prompted=True)  # the piped text is a prompt, too
         return resume_run(found.run, (), follow_up, options, view_for(args, found.title))
     prompt = prompt_from(words)
