@@ -123,15 +123,15 @@ def test_a_replay_goes_no_further_than_asked_and_one_that_is_stopped_says_so(
 ) -> None:
     run = desk.run().run
     last = load_recorded_run(desk.home, run)[2][-1].step
-    reached, old = list[int](), replay._End._at  # pyright: ignore[reportPrivateUsage]
+    reached, old = list[int](), replay._ReplayEnd._stop_at_last_step  # pyright: ignore[reportPrivateUsage]
 
-    def at(end: replay._End, step: int) -> None:  # pyright: ignore[reportPrivateUsage]
+    def at(end: replay._ReplayEnd, step: int) -> None:  # pyright: ignore[reportPrivateUsage]
         reached.append(step)
         if is_stopped and step == 3:
             os.kill(os.getpid(), signal.SIGINT)
         old(end, step)
 
-    monkeypatch.setattr(replay._End, "_at", at)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(replay._ReplayEnd, "_stop_at_last_step", at)  # pyright: ignore[reportPrivateUsage]
     told = desk("replay", run, *([] if is_stopped else ["--until", "3"]))
     assert 3 <= max(reached) < last
     if is_stopped:
