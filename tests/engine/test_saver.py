@@ -182,8 +182,8 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
         return other.execute("select count(*) from checkpoints").fetchone()[0], step
 
     class Spying(Saver):
-        def _move_run(self, *args: Any, **how: Any) -> None:
-            super()._move_run(*args, **how)
+        def _update_run(self, *args: Any, **how: Any) -> None:
+            super()._update_run(*args, **how)
             seen.append(look())
 
     Spying(conn).put(ROOT, empty_checkpoint(), {"source": "loop", "step": 4}, {})
