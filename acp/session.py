@@ -15,8 +15,7 @@ from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
 from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
-from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front_end import UNFINISHED, Notice
+from interlock.engine.client.conversation import UNFINISHED, Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result

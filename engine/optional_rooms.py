@@ -5,9 +5,6 @@ from typing import Any
 from interlock.state.entry_points import EntryPoint, find_entry_point
 from interlock.state.errors import ConfigError
 
-REPOSITORIES = ("interlock.repositories", "git")
-"""Clones of the repositories that runs work on."""
-
 
 def missing_room_line(what: str, room: str) -> str:
     """Return the line that says what an installation without a room can't do. `what` ends with a verb."""

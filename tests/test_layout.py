@@ -65,7 +65,7 @@ ENGINE_ORDER = (
     "store",
     "options",
     "read",
-    *("graph_files", "workflows", "diagrams", "run_files", "checkouts"),
+    *("graph_files", "workflows", "diagrams", "run_files"),
     "driver",
     "rebuild",
     "travel",

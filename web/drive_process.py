@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.client import Client, Options, rate_limits, served
+from interlock.engine.client import Client, Options, api_rows, fleet
 from interlock.services.files.disk import make_private_directory, make_private_file, path_below
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import InterlockError, as_bug_error
@@ -86,13 +86,13 @@ async def _execute_job(work: DriveJob) -> None:
 
 async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
-    options = rate_limits.with_fleet_limits(work.options)
-    served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
+    options = fleet.with_fleet_limits(work.options)
+    api_rows.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
     outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
-    if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, work.run)):
+    if outcome.status in ("budget", "timeout") and (wait := fleet.read_limit_stop(options, work.run)):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
-        served.change(options.home, "prompt", work.run, {"status": status, **waits})
+        api_rows.change(options.home, "prompt", work.run, {"status": status, **waits})
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from interlock.engine.client.served import all_served, change, serve, unserve
+from interlock.engine.client.api_rows import all_served, change, serve, unserve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.endpoints import BODY_LIMIT, is_shell_path

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
-from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
+from interlock.engine.client.fleet import QueuedTurn, leave_stale_turns
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_launcher import AdoptedProcess
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.cli.warm.fork_client import Child
-from interlock.engine.client import Client, Options, RunRow, rate_limits, served
-from interlock.engine.client.served import Served
+from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
+from interlock.engine.client.api_rows import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_launcher
@@ -64,7 +64,7 @@ class RunResumer:
             )
         about = {"status": "pending", "prompt": prompt, "workflow": row.workflow}
         body = {**about, "submitted": whose, "server": self._me}
-        served.serve(self._home, "prompt", row.run, body, run=row.run)
+        api_rows.serve(self._home, "prompt", row.run, body, run=row.run)
         began = asyncio.get_running_loop().create_future()
         self._schedule_drive(row.run, began)
         return await began
@@ -86,16 +86,16 @@ class RunResumer:
 
     def resume_earlier(self) -> None:
         """Go on with what a server that is gone left."""
-        for one in served.all_served(self._home, "prompt"):
+        for one in api_rows.all_served(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
                     and not self._turns.has_turn(one.id)
                 ):
-                    served.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    api_rows.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
-                served.change(self._home, "prompt", one.id, {"server": self._me})
+                api_rows.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
                 self._schedule_drive(one.id, nobody)
@@ -111,17 +111,17 @@ class RunResumer:
             await self._drive_within_limits(run, began)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        served.unserve(self._home, "prompt", run)
+        api_rows.unserve(self._home, "prompt", run)
         await self._turns.release(run)
         if failure and not began.done():
             began.set_exception(failure)
         elif failure:
-            rate_limits.record_failure(self._home, run, failure)
+            fleet.record_failure(self._home, run, failure)
 
     async def _drive_within_limits(self, run: str, began: "asyncio.Future[str]") -> None:
         def told(waits: str) -> None:
             if waits and not began.done():
-                served.change(self._home, "prompt", run, {"stands": True})
+                api_rows.change(self._home, "prompt", run, {"stands": True})
             if not began.done():
                 began.set_result(waits)
 
@@ -134,7 +134,7 @@ class RunResumer:
             await self._turns.wait_for_exit(run, process)
             if (now := self._stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
-            served.change(self._home, "prompt", run, {"status": "pending"})
+            api_rows.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release(run)
 
     async def _start_process(self, one: Served) -> Child:
@@ -142,7 +142,7 @@ class RunResumer:
 
         def started(child: Child) -> None:
             process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
-            served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
+            api_rows.change(self._home, "prompt", one.id, {"status": "started", "process": process})
             begun.append(child)
 
         work = DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
@@ -150,4 +150,4 @@ class RunResumer:
         return begun[0]
 
     def _stored_prompt(self, run: str) -> Served | None:
-        return served.served(self._home, "prompt", run)
+        return api_rows.served(self._home, "prompt", run)

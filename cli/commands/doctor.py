@@ -10,13 +10,14 @@ from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import show_json, stdout_paint
 from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
-from interlock.engine.client.doctor import (
+from interlock.engine.client.health import (
+    Finding,
     check_effects,
     check_machine,
     check_settings,
     check_state,
+    examine_store,
 )
-from interlock.engine.client.health import Finding, examine_store
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 

@@ -156,7 +156,7 @@ def agents(args: Args) -> int | None:
 
 @declare_arguments(Parser.folder_flags, Parser.json_flag)
 def models(args: Args) -> None:
-    from interlock.engine.client.offered_models import list_model_rows, price_table_version
+    from interlock.engine.client.credentials import list_model_rows, price_table_version
 
     rows, problems = list_model_rows(options_here(args))
     print_warnings(problems)

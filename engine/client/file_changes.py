@@ -5,13 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.checkouts import (
-    check_not_delivered,
-    files_on_this_host,
-    is_on_other_host,
-    record_changed_files,
-    run_repository,
-)
 from interlock.engine.client.requests import brief_arguments
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
@@ -19,9 +12,14 @@ from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.run_files import (
     FileChange,
     RunFiles,
+    check_not_delivered,
     check_restorable,
+    files_on_this_host,
     find_call_snapshots,
+    is_on_other_host,
     list_changes,
+    record_changed_files,
+    run_repository,
 )
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.checkpoints import find_checkpoint_at_step

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
 from interlock.graphs.foreign import wrap_foreign_input
 from interlock.graphs.langgraph_internals import RESERVED, TAP
 from interlock.graphs.pipeline import Pipeline

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 def load_folder_settings(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
-    from interlock.engine.run_files import load_folder_settings
+    from interlock.services.configuration import load_default_configuration
 
-    return load_folder_settings(folder)
+    return load_default_configuration(folder).loaded_settings.settings
 
 
 _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
@@ -238,7 +238,7 @@ class Views:
 
     def output(self, run: str) -> Mapping[str, Any]:
         """The output of a run that ended well, as it is shown; empty for others, and if its workflow doesn't load."""
-        from interlock.engine.client.run_output import load_output
+        from interlock.engine.driver.outcome import load_output
 
         return load_output(self.home, self.run(run))
 
@@ -375,8 +375,12 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.checkouts import files_on_this_host
-        from interlock.engine.run_files import diff_calls, find_call_snapshots, find_inherited_snapshots
+        from interlock.engine.run_files import (
+            diff_calls,
+            files_on_this_host,
+            find_call_snapshots,
+            find_inherited_snapshots,
+        )
 
         row = self.run(run)
         before = [] if call or until is not None else find_inherited_snapshots(self.home, row)

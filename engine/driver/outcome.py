@@ -1,9 +1,11 @@
-"""outcome: how a drive ended, for programs and renderers; and how a pass interrupted by a new prompt is closed."""
+"""outcome: how a drive ended, for programs and renderers, and what a run gave back; how a pass interrupted by a new
+prompt is closed."""
 
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -12,12 +14,18 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import WORKER_DOOR
-from interlock.engine.masking import mask_secrets
+from interlock.engine.graph_files import recorded_pipeline_class
+from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store
+from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.checkpoints import read_state_at_step
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import (
     first_task,
     read_options,
@@ -25,9 +33,11 @@ from interlock.engine.store.runs import (
     set_run_option,
     stopped_run_error,
 )
+from interlock.engine.workflows import load_recorded_workflow
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load_prompt
 from interlock.services.secrets.redaction import Redactor
+from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ToolResult, cancelled_result
 from interlock.state.errors import (
     ENDED_WELL,
@@ -40,7 +50,7 @@ from interlock.state.errors import (
 )
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
-from interlock.state.run import OF_CHAIN, WorkflowOutput
+from interlock.state.run import OF_CHAIN, Limits, WorkflowOutput
 from interlock.state.text import as_object, clean_json
 from interlock.state.workflow import WorkflowContext
 
@@ -303,3 +313,36 @@ def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
         text = load_prompt("run/call_cancelled").text(reason="the user stopped the agent")
     journal.finish(key, call, result := cancelled_result(text))
     return result
+
+
+def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
+    """The output of a run that ended well, as it is shown; empty for another, and if its workflow can't be loaded."""
+    if run.status != "done":
+        return {}
+    with open_reader(home) as conn:
+        if conn is None:
+            return {}
+        values, source = read_state_at_step(home, run.run), read_options(conn, run.run).get("source")
+        if (stored := recorded_pipeline_class(source or {}).stored_output(values)) is not None:
+            return mask_secrets(stored, load_folder_redactor(Path(run.workspace), home))
+        try:
+            pipeline, _ = load_recorded_workflow(
+                run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
+            )
+        except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
+            return {}
+        output = dump_output(pipeline.leave(values, _leave_context(home, run, conn)))
+        return masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
+
+
+def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
+    transcript = ChainTranscript(SqlChain(conn), home / "outputs", run.run)
+    return WorkflowContext(
+        transcript,
+        SqlJournal(conn, transcript, home / "outputs", run.run, epoch=0),
+        model="",
+        approval_mode="default",
+        limits=Limits.model_validate({}),
+        stats=lambda: usage_stats(conn, run.run),
+        usage=lambda record: usage_of(conn, run.run, record),
+    )

@@ -11,8 +11,8 @@ from pydantic import PydanticUserError, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.engine.client import PIPELINES, Client, served
-from interlock.engine.client.served import Served
+from interlock.engine.client import PIPELINES, Client, api_rows
+from interlock.engine.client.api_rows import Served
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
@@ -70,7 +70,7 @@ class Assistants:
     def list_visible(self) -> list[Served]:
         """The newest first."""
         system = [self._system_assistant(graph, about) for graph, about in self._visible_graphs().items()]
-        made = [one for one in served.all_served(self.home, "assistant") if is_visible("assistants", one)]
+        made = [one for one in api_rows.all_served(self.home, "assistant") if is_visible("assistants", one)]
         return [*made, *filter(can_see_system_assistant, system)]
 
     def find_assistant(self, name: object) -> Served:
@@ -85,7 +85,7 @@ class Assistants:
             raise RefusedError(
                 422, f"Invalid assistant: {text[:80]!r}. Must be one of: {_joined_names(graphs)}"
             ) from None
-        if (found := served.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
+        if (found := api_rows.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
             return found
         for graph, about in self._visible_graphs().items():
             if assistant_id_of_workflow(graph) == wanted:
@@ -186,11 +186,11 @@ class Assistants:
             **ownership_fields(),
         }
         kept["versions"] = [{**kept, "at": time.time()}]
-        return json_response(self.assistant_json(served.serve(self.home, "assistant", name, kept)))
+        return json_response(self.assistant_json(api_rows.serve(self.home, "assistant", name, kept)))
 
     def _editable_assistant(self, request: Request) -> Served:
         found = self._assistant_from_path(request)
-        if served.served(self.home, "assistant", found.id) is None:
+        if api_rows.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
             raise RefusedError(
                 409, f"The assistant of workflow {name!r} can't be changed: make another of its graph."
@@ -207,7 +207,7 @@ class Assistants:
         version = max(one["version"] for one in found.body["versions"]) + 1
         kept = {**{key: found.body.get(key) for key in _EDITABLE_FIELDS}, **changed, "version": version}
         versions = [{**kept, "at": time.time()}, *found.body["versions"]]
-        served.change(
+        api_rows.change(
             self.home, "assistant", found.id, {**kept, "versions": versions, "updated": time.time()}
         )
         return json_response(self.assistant_json(self.find_assistant(found.id)))
@@ -216,7 +216,7 @@ class Assistants:
         name = self._editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
             await self._threads.remove_matching({"assistant_id": name})
-        served.unserve(self.home, "assistant", name)
+        api_rows.unserve(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def list_versions(self, request: Request) -> Response:
@@ -238,7 +238,7 @@ class Assistants:
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
-        served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
+        api_rows.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
     def _compile_graph(self, one: Served) -> tuple[Pipeline, Any]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
+from interlock.engine.client import FORBIDDEN, Options, RunRow, api_rows, threads
+from interlock.engine.client.api_rows import Served
 from interlock.engine.client.program_drive import ProgramCall
-from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web import drive_launcher
@@ -61,10 +61,10 @@ class DriveQueues:
         name = str(uuid4())
         create_stream_file(self.home, name)
         self.about.ensure_thread_row(thread)
-        made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
+        made = api_rows.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         about = {"graph_id": kept["kwargs"]["graph_id"], "assistant_id": kept["assistant_id"]}
         changed = {"metadata": {**read_object(thread.body, "metadata"), **about}, "updated": time.time()}
-        served.change(self.home, "thread", thread.id, changed)
+        api_rows.change(self.home, "thread", thread.id, changed)
         self._schedule_thread(thread.id, delay)
         return made
 
@@ -87,7 +87,7 @@ class DriveQueues:
         )
         kwargs = _drive_kwargs(given, chosen)
         of_thread, about = read_object(thread.body, "metadata"), {"assistant_id": chosen.assistant}
-        if served.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
+        if api_rows.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
             about["graph_id"] = chosen.graph
         return {
             "assistant_id": chosen.assistant,
@@ -181,10 +181,10 @@ class DriveQueues:
     def _record_failed_start(self, one: Served, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now is None or now.body["status"] not in BUSY:
             return
-        served.change(self.home, "drive", one.id, {"status": "error", "error": about})
+        api_rows.change(self.home, "drive", one.id, {"status": "error", "error": about})
         end_stream_file(self.home, one.id, None if one.id in self._stopping else about)
 
     async def _run_drive(self, one: Served) -> None:
@@ -207,7 +207,7 @@ class DriveQueues:
         run = row.run if row else self.client.new_run_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         before = one.body["before"] if again else before
-        served.change(self.home, "thread", thread.id, {}, run)
+        api_rows.change(self.home, "thread", thread.id, {}, run)
         work = DriveJob(
             self._drive_options(one, row is None), run, graph, call=ProgramCall(one, row is None, dialect)
         )
@@ -224,7 +224,7 @@ class DriveQueues:
             await self._release_drive(one.id, run)
             raise
         await self._release_drive(one.id, run)
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
         if now and now.body["status"] in BUSY and self._retry_killed_drive(now):  # its process was killed
@@ -244,7 +244,7 @@ class DriveQueues:
         self._children[drive] = child
         process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
         about = {"status": "running", "before": before, "process": process, "begun": False}
-        served.change(self.home, "drive", drive, about, run)
+        api_rows.change(self.home, "drive", drive, about, run)
 
     def _drive_options(self, one: Served, new: bool) -> Options:
         kwargs = one.body["kwargs"]
@@ -270,16 +270,16 @@ class DriveQueues:
 
     def is_unfinished(self, drive: str) -> bool:
         """Whether a drive waits or works."""
-        found = served.served(self.home, "drive", drive)
+        found = api_rows.served(self.home, "drive", drive)
         return found is not None and found.body["status"] in BUSY
 
     async def stop_drive(self, one: Served, *, rollback: bool = False, why: str = "DELETE") -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
         asked for it, or a sentence, for programs."""
-        now = served.served(self.home, "drive", one.id) or one
+        now = api_rows.served(self.home, "drive", one.id) or one
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
-            served.change(
+            api_rows.change(
                 self.home,
                 "drive",
                 one.id,
@@ -293,19 +293,19 @@ class DriveQueues:
         until = time.monotonic() + _STOP_S
         while self.is_process_alive(one.id) and time.monotonic() < until:
             await asyncio.sleep(LOOK_S)
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now and now.body["status"] == "success" and not rollback:
             return  # it ended before the stop
         name = "UserRollback" if rollback else "UserInterrupt"
         asked = f"{'rollback' if rollback else 'interrupt'} requested via {why}"
         about = {"error": name, "message": why if why.startswith("client") else asked}
-        served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
+        api_rows.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
         if rollback:
             await self._roll_back_thread(one, about)
 
     async def _roll_back_thread(self, one: Served, about: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now is None:
             return
         run, before = now.run, now.body.get("before")
@@ -313,26 +313,26 @@ class DriveQueues:
         if run and before is not None:
             await asyncio.to_thread(self.client.check_folder_here, run)
             fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
-        served.unserve(self.home, "drive", one.id)
+        api_rows.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.about.list_drives(one.thread)][:1]
         taken_back = {"error": about, "drives": before_it} if not now.body.get("unbegun") else None
-        served.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
+        api_rows.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
 
     def resume_drives(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
-        found = served.all_served(self.home, "drive")
+        found = api_rows.all_served(self.home, "drive")
         busy = [one for one in found if one.body["status"] in BUSY]
-        of_people = served.all_served(self.home, "prompt")
+        of_people = api_rows.all_served(self.home, "prompt")
         self._turns.release_abandoned([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
-                served.change(self.home, "drive", one.id, {"server": self._me})
+                api_rows.change(self.home, "drive", one.id, {"server": self._me})
                 work = self._adopt_drive(one) if one.body["status"] == "running" else None
                 self._schedule_thread(one.thread, first=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _STREAM_RETENTION_S:
-                served.change(self.home, "drive", old.stem, {"events": count_protocol_numbers(old)})
+                api_rows.change(self.home, "drive", old.stem, {"events": count_protocol_numbers(old)})
                 old.unlink(missing_ok=True)
 
     def _is_run_driven(self, run: str) -> bool:
@@ -348,13 +348,13 @@ class DriveQueues:
         while process.poll() is None or self._is_run_driven(one.run):
             await asyncio.sleep(LOOK_S)
         await self._release_drive(one.id, one.run)
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
             self._retry_killed_drive(now)
         else:
-            served.change(self.home, "drive", one.id, {"status": "pending"})
+            api_rows.change(self.home, "drive", one.id, {"status": "pending"})
 
     def _retry_killed_drive(self, one: Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
@@ -363,7 +363,7 @@ class DriveQueues:
             self._record_failed_start(one, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(one)
-        served.change(
+        api_rows.change(
             self.home,
             "drive",
             one.id,
@@ -381,7 +381,7 @@ class DriveQueues:
         return points[-1].step > before
 
     def _reload_drive(self, one: Served) -> Served:
-        return served.served(self.home, "drive", one.id) or one
+        return api_rows.served(self.home, "drive", one.id) or one
 
 
 def _drive_kwargs(given: Mapping[str, Any], chosen: AssistantChoice) -> dict[str, Any]:

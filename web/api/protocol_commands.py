@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from interlock.engine.client import served, threads
-from interlock.engine.client.served import Served
+from interlock.engine.client import api_rows, threads
+from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
@@ -194,10 +194,10 @@ class ProtocolCommands:
                     )
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         while now and now.body["status"] in BUSY:
             await asyncio.sleep(_LOOK_S)
-            now = served.served(self.home, "drive", drive.id)
+            now = api_rows.served(self.home, "drive", drive.id)
         if asks and not failed:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")

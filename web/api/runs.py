@@ -10,8 +10,8 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.engine.client import served
-from interlock.engine.client.served import Served
+from interlock.engine.client import api_rows
+from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError
 from interlock.web.api import drive_streams
 from interlock.web.api.app_auth import is_visible, ownership_fields
@@ -59,19 +59,19 @@ class Runs:
         return self._find_drive(request.path_params["thread"], request.path_params["run"])
 
     def _find_drive(self, thread: str, name: str) -> Served:
-        found = served.served(self._home, "drive", parse_uuid(name, "run"))
+        found = api_rows.served(self._home, "drive", parse_uuid(name, "run"))
         if found is None or found.thread != thread or not self._is_drive_visible(found):
             raise NotFoundError("Run not found")
         return found
 
     def _is_drive_visible(self, drive: Served) -> bool:
-        thread = served.served(self._home, "thread", drive.thread)
+        thread = api_rows.served(self._home, "thread", drive.thread)
         return thread is None or is_visible("threads", thread)
 
     def resume_earlier(self) -> None:
         """Go on with what an earlier server left."""
         self.lanes.resume_drives()
-        for thread in served.all_served(self._home, "thread"):
+        for thread in api_rows.all_served(self._home, "thread"):
             if thread.body.get("temporary"):
                 for one in self.about.list_drives(thread.id):
                     self._schedule_removal(thread, one)
@@ -103,7 +103,7 @@ class Runs:
         except NotFoundError:
             if given.get("if_not_exists") != "create":
                 raise
-            if served.served(self._home, "thread", parse_uuid(name, "thread")):  # somebody else's
+            if api_rows.served(self._home, "thread", parse_uuid(name, "thread")):  # somebody else's
                 raise
             kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
             return Served(parse_uuid(name, "thread"), "", "", kept, time.time())
@@ -186,13 +186,13 @@ class Runs:
             return
         while self.lanes.is_unfinished(made.id) or self.lanes.is_process_alive(made.id):
             await asyncio.sleep(0.1)
-        run = (served.served(self._home, "drive", made.id) or made).run
+        run = (api_rows.served(self._home, "drive", made.id) or made).run
         if run and self._client.exact(run):
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove, run)
         stream_file(self._home, made.id).unlink(missing_ok=True)
-        served.unserve(self._home, "drive", made.id)
-        served.unserve(self._home, "thread", thread.id)
+        api_rows.unserve(self._home, "drive", made.id)
+        api_rows.unserve(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
         thread, given = self.about.find_thread(request.path_params["thread"]), request.query_params
@@ -214,7 +214,7 @@ class Runs:
         one = self.run_from_path(request)
         if one.body["status"] in BUSY:
             await self.lanes.stop_drive(one)
-        served.unserve(self._home, "drive", one.id)
+        api_rows.unserve(self._home, "drive", one.id)
         stream_file(self._home, one.id).unlink(missing_ok=True)
         return Response(status_code=204)
 
@@ -276,7 +276,7 @@ class Runs:
                     yield drive_streams.format_sse(
                         "metadata", dump_json({"status": "run_done", "run_id": one.id})
                     )
-            now = served.served(self._home, "thread", thread.id) or thread
+            now = api_rows.served(self._home, "thread", thread.id) or thread
             if now.body.get("updates") != thread.body.get("updates") and "state_update" in modes:
                 state = await asyncio.to_thread(self.about.read_state_json, now)
                 yield drive_streams.format_sse(
@@ -316,7 +316,7 @@ class Runs:
         thread = parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else ""
         there = [
             one
-            for one in served.all_served(self._home, "drive", thread=thread)
+            for one in api_rows.all_served(self._home, "drive", thread=thread)
             if self._is_drive_visible(one)
         ]
         if unknown := {parse_uuid(name, "run") for name in names} - {one.id for one in there}:

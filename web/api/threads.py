@@ -15,8 +15,8 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.engine.client import PIPELINES, Client, RunRow, served, threads
-from interlock.engine.client.served import Served
+from interlock.engine.client import PIPELINES, Client, RunRow, api_rows, threads
+from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_runs, is_visible, ownership_fields
 from interlock.web.api.drive_recorder import stream_file
@@ -79,7 +79,7 @@ class Threads:
     def find_thread(self, name: object) -> Served:
         """Raises `RefusedError`."""
         thread = parse_uuid(name, "thread")
-        found = served.served(self.home, "thread", thread)
+        found = api_rows.served(self.home, "thread", thread)
         if found and is_visible("threads", found):
             return found
         row = None if found else self._find_run_of_thread(thread)
@@ -89,11 +89,11 @@ class Threads:
 
     def ensure_thread_row(self, thread: Served) -> None:
         """Give a run's thread a row of its own, where it has none."""
-        if served.served(self.home, "thread", thread.id) is None:
-            served.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
+        if api_rows.served(self.home, "thread", thread.id) is None:
+            api_rows.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
     def list_drives(self, thread: str) -> list[Served]:
-        return served.all_served(self.home, "drive", thread=thread)
+        return api_rows.all_served(self.home, "drive", thread=thread)
 
     def thread_status(
         self, thread: Served, row: RunRow | None, every: Mapping[str, list[Served]] | None = None
@@ -166,7 +166,7 @@ class Threads:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._run_row(thread):
             self.ensure_thread_row(thread)
-            served.change(
+            api_rows.change(
                 self.home, "thread", thread.id, {"latest": self._states.read_resting_values(thread, row)}
             )
 
@@ -177,14 +177,14 @@ class Threads:
         name = (
             parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
         )
-        if served.served(self.home, "thread", name) or self._is_run_thread(name):
+        if api_rows.served(self.home, "thread", name) or self._is_run_thread(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
             return json_response(self.thread_json(there := self.find_thread(name), self.runs_by_id(there)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
-        return json_response(self.thread_json(served.serve(self.home, "thread", name, kept), {}))
+        return json_response(self.thread_json(api_rows.serve(self.home, "thread", name, kept), {}))
 
     def _is_run_thread(self, thread: str) -> bool:
         return self._find_run_of_thread(thread) is not None
@@ -209,7 +209,7 @@ class Threads:
         )
         found = [
             one
-            for one in served.all_served(self.home, "thread")
+            for one in api_rows.all_served(self.home, "thread")
             if is_visible("threads", one)
             and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
@@ -225,7 +225,7 @@ class Threads:
         if not found:
             return {}
         rows, every = self.runs_by_id(*found), dict[str, list[Served]]()
-        for one in served.all_served(self.home, "drive"):
+        for one in api_rows.all_served(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in found}
 
@@ -252,8 +252,8 @@ class Threads:
                 one for one in asked_for if self._states.has_cached_values(one, read_object(given, "values"))
             )
             names = [row.run for one in fitting if (row := self._find_run_of_thread(one))]
-        beside = served.is_beside(self.home)
-        without = [one.run for one in served.all_served(self.home, "thread")] if beside else None
+        beside = api_rows.is_beside(self.home)
+        without = [one.run for one in api_rows.all_served(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._filter_by_status(wanted, status) if (status := given.get("status")) else wanted
 
@@ -351,7 +351,7 @@ class Threads:
         found, given = self.find_thread(request.path_params["thread"]), await read_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
-        served.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
+        api_rows.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
         return json_response(
             await asyncio.to_thread(self.thread_json, self.find_thread(found.id), self.runs_by_id(found))
         )
@@ -383,9 +383,9 @@ class Threads:
         if self._run_row(found):
             await asyncio.to_thread(self.client.remove, found.run)
         for one in self.list_drives(found.id):
-            served.unserve(self.home, "drive", one.id)
+            api_rows.unserve(self.home, "drive", one.id)
             stream_file(self.home, one.id).unlink(missing_ok=True)
-        served.unserve(self.home, "thread", found.id)
+        api_rows.unserve(self.home, "thread", found.id)
 
     async def copy_thread(self, request: Request) -> Response:
         name = parse_uuid(request.path_params["thread"], "thread", 400)
@@ -397,7 +397,7 @@ class Threads:
         if self._run_row(found):
             run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
         kept = {"metadata": read_object(found.body, "metadata"), "copied": True, **ownership_fields()}
-        made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
+        made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made, self.runs_by_id(made)))
 
     def _run_row(self, thread: Served) -> RunRow | None:
@@ -466,7 +466,7 @@ class Threads:
         self.ensure_thread_row(thread)
         drives = self.list_drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
-        served.change(self.home, "thread", thread.id, noted)
+        api_rows.change(self.home, "thread", thread.id, noted)
         where = thread_checkpoint_address(made, thread) or {}
         return json_response(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}
