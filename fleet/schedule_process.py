@@ -11,8 +11,8 @@ from typing import Any
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
 from interlock.engine.driver.runner import begin_run
-from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import provide_stop
+from interlock.engine.driver.submission import STATE_OPTIONS
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, open_reader, queue

@@ -104,29 +104,25 @@ class DriveServices:
             await self.models.made.aclose()
 
 
-@dataclass(frozen=True)
-class DriveConnections:
-    """What the drive creates for itself: fenced connection, cancel token, step log, event sink, budget callback."""
-
-    conn: Connection
-    token: Token
-    steps: StepLog
-    emit: Emit
-    on_refused: Callable[[str, str], None]
-    """Called when a budget is used up, with a message for the user and the kind of error."""
-    epoch: int
-    """Epoch of the drive's lease."""
-
-
 def compose_services(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+    prepared: RunConfig,
+    info: RunInfo,
+    store: Store,
+    conn: Connection,
+    *,
+    epoch: int,
+    token: Token,
+    steps: StepLog,
+    emit: Emit,
+    on_refused: Callable[[str, str], None],
 ) -> DriveServices:
-    """Wire the services of one drive; nothing is connected or started yet."""
-    conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    outputs, index = (
-        _open_output_files(prepared, info, store, conn),
-        LazyService(partial(_open_index, prepared, store)),
-    )
+    """Wire the services of one drive; nothing is connected or started yet.
+
+    `conn`: fenced by the lease of this `epoch`. `on_refused`: called when a budget is used up, with a message for the
+    user and the kind of error.
+    """
+    outputs = _open_output_files(prepared, info, store, conn)
+    index = LazyService(partial(_open_index, prepared, store))
     redact, plans = prepared.redact, prepared.workspace.plans
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
@@ -135,12 +131,13 @@ def compose_services(
     servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
     policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(
-        ChatModels, lazy := LazyService(partial(_make_models, prepared, info, transcript, connections))
+        ChatModels,
+        lazy := LazyService(partial(_make_models, prepared, info, transcript, conn, epoch, on_refused)),
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
-    kept = _make_snapshots(prepared, info, store, connections)
+    kept = _make_snapshots(prepared, store, partial(SqlSnapshots, conn, info.run, steps, emit))
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     options = prepared.options
     context = WorkspaceContext(
@@ -156,7 +153,7 @@ def compose_services(
         info=info,
         settings=prepared.settings,
         clock=Clock(),
-        cancel=connections.token,
+        cancel=token,
         transcript=transcript,
         models=models,
         toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
@@ -166,7 +163,7 @@ def compose_services(
         approvals=approvals,
         context=context,
         outputs=outputs,
-        steps=connections.steps,
+        steps=steps,
         snapshots=kept,
         agents=agents,
         plans=RunPlans(store, info, prepared),
@@ -201,9 +198,7 @@ def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
     return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
 
 
-def _make_snapshots(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
-) -> SqlSnapshots:
+def _make_snapshots(prepared: RunConfig, store: Store, made: Callable[..., SqlSnapshots]) -> SqlSnapshots:
     def make() -> "WorkspaceSnapshots":
         from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
@@ -217,7 +212,6 @@ def _make_snapshots(
 
     needed, checked = prepared.options.repository is not None, must_keep_tests(prepared)
     wanted = needed or prepared.settings.snapshots.enabled or checked
-    made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
     ignored = keep_ignored if checked else None
     return made(make if wanted else None, ignored, needed, prepared.options.commits)
 
@@ -397,15 +391,19 @@ def _tools_of_root_agent(prepared: RunConfig, info: RunInfo, tools: Mapping[str,
 
 
 def _make_models(
-    prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
+    prepared: RunConfig,
+    info: RunInfo,
+    transcript: ChainTranscript,
+    conn: Connection,
+    epoch: int,
+    on_refused: Callable[[str, str], None],
 ) -> ChatModels:
-    conn = connections.conn
-    usage = UsageLedger(conn, info.run, connections.epoch)
+    usage = UsageLedger(conn, info.run, epoch)
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
         over_all = options.limited.of_drive(conn, user, info.workflow, prices)
-    budget = RunBudget(usage, prepared.limits, prices, connections.on_refused, over_all)
+    budget = RunBudget(usage, prepared.limits, prices, on_refused, over_all)
     return ChatModels(
         only_own_scripts=prepared.options.repository is not None,
         settings=prepared.settings,

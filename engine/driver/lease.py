@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from interlock.engine.driver.stop import Stop, await_unless_stopped, exit_if_blocked
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store, explain_store_errors, read_store_address
 from interlock.engine.store.connection import Connection
@@ -167,6 +168,24 @@ async def acquire_lease(
             return store.connect(patience_s=_PATIENCE_S)
 
     return Lease(connect, run, me, epoch, min(stale_after_s / 6, _HEARTBEAT_S), on_lost, alone_s, on_stop)
+
+
+async def acquire_stoppable_lease(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+    """`acquire_lease` for a drive that `stop` ends, also while it waits; who loses the run or is asked to stop, stops.
+
+    Raises `StoppedError`.
+    """
+    loop = asyncio.get_running_loop()
+
+    def lost() -> None:  # called from the heartbeat thread
+        loop.call_soon_threadsafe(stop, "lost")
+
+    def stopped() -> None:
+        loop.call_soon_threadsafe(stop)
+        exit_if_blocked(run)
+
+    work = acquire_lease(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
+    return await await_unless_stopped(work, run, stop)
 
 
 async def _wait_until_replaceable(

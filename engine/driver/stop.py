@@ -7,17 +7,18 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.runtime import RunControl
 
 from interlock.engine.store.leases import StopAsked
 from interlock.graphs.foreign import user_code_positions
 from interlock.nodes.effects import running_effect_keys
-from interlock.state.deps import GRACE_S, Token
+from interlock.state.deps import GRACE_S, Stopped, Token
+from interlock.state.errors import StoppedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
@@ -242,3 +243,17 @@ def provide_stop(outer: Stop | None = None) -> Generator[Stop]:
     stop = Stop()
     with stop_on_signals(stop):
         yield stop
+
+
+T = TypeVar("T")
+
+
+async def await_unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
+    """Return the result of work before a run is driven. Raises `StoppedError` if `stop` ends it."""
+    try:
+        with stop.token.guarded():
+            return await work
+    except Stopped as stopped:
+        raise StoppedError(
+            f"Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
+        ) from stopped
