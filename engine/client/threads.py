@@ -1,6 +1,5 @@
 """threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
 
-import asyncio
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -199,7 +198,7 @@ async def update_state(
     Raises `UserError` for what the graph refuses, and for another workflow: its state has rules of its own. Raises
     `BusyError` while it is driven.
     """
-    from interlock.engine.driver.drive import Drive
+    from interlock.engine.driver.drive import open_drive
     from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import withdraw_open_requests
@@ -209,20 +208,15 @@ async def update_state(
     chosen, prepared = load_workflow_and_config(row, _without_choices(options), defined)
     chosen.check_writable()
     lease = await acquire_lease(store, run, wait=False)
-    try:
-        drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
-        try:
-            config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
-            made = await _write_state(drive.app, config, values, as_node)
-            withdraw_open_requests(drive.conn, run)
-            if not (await drive.app.aget_state(drive.config)).next:
-                mark_run_done(drive.conn, run)
-            drive.conn.flush(last=True)
-            return made
-        finally:
-            await drive.close()
-    finally:
-        await asyncio.to_thread(lease.release)
+    bus = EventBus([], redact=prepared.redact)
+    async with open_drive(store, lease, chosen, prepared, bus, Stop()) as drive:
+        config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
+        made = await _write_state(drive.app, config, values, as_node)
+        withdraw_open_requests(drive.conn, run)
+        if not (await drive.app.aget_state(drive.config)).next:
+            mark_run_done(drive.conn, run)
+        drive.conn.flush(last=True)
+        return made
 
 
 async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) -> Any:

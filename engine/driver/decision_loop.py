@@ -58,7 +58,8 @@ async def ask_until_settled(
             outcome, requests = replace(outcome, status=await follow(outcome.run), pending=[]), ()
         if outcome.status != "waiting":
             break
-        requests = [one for one in requests or _waiting_fields(home, outcome.run) if one["id"] not in later]
+        requests = requests or [request.fields for request in waiting_requests(home, outcome.run)]
+        requests = [request for request in requests if request["id"] not in later]
         decisions = await asker.decide(outcome, requests) if requests else ()
         later |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
         if not decisions:
@@ -85,10 +86,6 @@ async def _resume_with_decisions(
         asker.refused(error)
         return replace(outcome, pending=[])
     return replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
-
-
-def _waiting_fields(home: Path, run: str) -> list[Pending]:
-    return [request.fields for request in waiting_requests(home, run)]
 
 
 async def _status_after_grace(home: Path, run: str) -> str:

@@ -3,8 +3,8 @@ graph begins with: its first, another prompt's, a retry's."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from itertools import chain
 from typing import Any, cast
 
@@ -35,7 +35,7 @@ from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
 from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
-from interlock.state.deps import RunInfo
+from interlock.state.deps import RunInfo, await_despite_cancel
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
@@ -244,6 +244,27 @@ class Drive:
             await self.services.close()
         finally:
             self._stack.close()
+
+
+@asynccontextmanager
+async def open_drive(
+    store: Store,
+    lease: Lease,
+    pipeline: Pipeline,
+    prepared: RunConfig,
+    bus: EventBus,
+    stop: Stop,
+    rewired: Callable[[DriveServices], DriveServices] = lambda own: own,
+) -> AsyncGenerator[Drive]:
+    """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened."""
+    try:
+        drive = Drive(store, lease, pipeline, prepared, bus, stop, rewired)
+        try:
+            yield drive
+        finally:
+            await await_despite_cancel(drive.close())
+    finally:
+        await await_despite_cancel(asyncio.to_thread(lease.release))
 
 
 def pending_interrupts(snapshot: StateSnapshot) -> list[Interrupt]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.engine.driver.budget import no_price_message
 from interlock.engine.driver.run_rules import (
-    Definitions,
     RunRules,
+    definitions_to_store,
     find_protected_paths,
     resolve_run_rules,
     rights_to_store,
@@ -124,7 +124,7 @@ def check_definitions_trusted(lost: Sequence[str], configuration: Configuration)
     """
     if not lost:
         return
-    there = Definitions.of(configuration.as_if_trusted()).kept()
+    there = definitions_to_store(configuration.as_if_trusted())
     if gone := [name for name in lost if name in there]:
         raise UntrustedError(
             f"The run began with {', '.join(gone)}, which counts only if the folder "

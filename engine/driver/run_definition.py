@@ -387,11 +387,6 @@ def prepare_submission(options: Options) -> Options:
     return replace(options, workspace=empty, skip_trust=False)
 
 
-def needs_model_here(chosen: Pipeline, options: Options) -> bool:
-    """Whether this host must have a model's key: a run on a repository uses the worker's."""
-    return chosen.needs_model and not options.repository
-
-
 def repository_place(options: Options) -> str:
     """What stands for the folder of such a run, until a worker has one."""
     found = options.repository

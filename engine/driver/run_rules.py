@@ -30,7 +30,7 @@ from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
-from interlock.state.subagent import BUILT_IN, AgentDefinition
+from interlock.state.subagent import BUILT_IN
 from interlock.tools.table import ALIASES, TOOLS
 
 _SETTINGS = (
@@ -80,45 +80,31 @@ class RunRules:
         ]
 
 
-@dataclass(frozen=True)
-class Definitions:
-    """What the user and a trusted project define, as far as it restricts a run or runs in it."""
+def definitions_to_store(configuration: Configuration) -> dict[str, Any]:
+    """Return what the user and a trusted project define, as far as it restricts a run or runs in it.
 
-    hooks: Sequence[Hook]
-    agents: Iterable[AgentDefinition]
-    modes: Iterable[Mode]
-    servers: Mapping[str, McpServer]
-
-    @classmethod
-    def of(cls, configuration: Configuration) -> "Definitions":
-        hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
-        return cls(
-            hooks.hooks, agents.values(), modes.all(), configuration.loaded_settings.settings.mcp_servers
-        )
-
-    def kept(self) -> dict[str, Any]:
-        """Each by a name for people, with what decides whether it is the same."""
-        hooks: dict[str, Any] = {}
-        for hook in self.hooks:
-            name = f"hook {hook.title!r} for {hook.event}"
-            hooks.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
-        agents = {
-            f"agent {a.name!r}": _short_hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
-        }
-        modes = {
-            f"mode {m.slug!r}": m.model_dump(mode="json", include={"slug", "name", "groups"})
-            for m in self.modes
-        }
-        servers = {
-            f"MCP server {name!r}": _server_mark(name, server) for name, server in self.servers.items()
-        }
-        return {**hooks, **agents, **modes, **servers}
+    Each by a name for people, with what decides whether it is the same.
+    """
+    (agents, _), (modes, _) = configuration.agents, configuration.modes
+    kept: dict[str, Any] = {}
+    for hook in configuration.hooks.hooks:
+        name = f"hook {hook.title!r} for {hook.event}"
+        kept.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
+    for agent in agents.values():
+        if agent.source != BUILT_IN:
+            kept[f"agent {agent.name!r}"] = _short_hash(agent.model_dump_json())
+    for mode in modes.all():
+        fields = mode.model_dump(mode="json", include={"slug", "name", "groups"})
+        kept[f"mode {mode.slug!r}"] = fields
+    for name, server in configuration.loaded_settings.settings.mcp_servers.items():
+        kept[f"MCP server {name!r}"] = _server_mark(name, server)
+    return kept
 
 
 def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
     rights = _rules_and_settings(configuration.rules.texts, configuration.loaded_settings.settings)
-    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
+    return redact.redact_json({**rights, "defined": definitions_to_store(configuration)})
 
 
 def resolve_run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:

@@ -14,6 +14,7 @@ from interlock.engine.driver.drive import (
     check_mode_switch,
     continuation_input,
     next_prompt_state,
+    open_drive,
     postponed_mode_warnings,
     requested_modes,
 )
@@ -41,7 +42,6 @@ from interlock.engine.driver.run_definition import (
     check_servable,
     load_workflow_and_config,
     move_run_if_folder_gone,
-    needs_model_here,
     options_to_store,
     prepare_submission,
     repository_place,
@@ -73,7 +73,6 @@ from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
 from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import prompts_digest
-from interlock.state.deps import await_despite_cancel
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, UserError
 from interlock.state.run import WorkflowInput
 from interlock.state.text import replace_surrogates
@@ -131,9 +130,8 @@ async def begin_run(
         register_pipeline(workflow)
     inputs = chosen.validated(input)
     chosen.check_guard(options.guard)
-    prepared = prepare_run(
-        apply_input(replace(options, source=source), inputs), needs_model_here(chosen, options)
-    )
+    needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
+    prepared = prepare_run(apply_input(replace(options, source=source), inputs), needs_model)
     prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
@@ -383,18 +381,12 @@ async def _drive_under_lease(
     before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: DriveInput) -> tuple[Outcome, set[str]]:
-        try:
-            with blame_damaged_rows(store.path):
-                drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
-                try:
-                    if placed := prepared.options.placed:
-                        with drive.conn.transaction(synced=True) as conn:
-                            placed(conn)
-                    return await advance_to_outcome(drive, first), drive.awaited
-                finally:
-                    await await_despite_cancel(drive.close())
-        finally:
-            lease.release()
+        with blame_damaged_rows(store.path):
+            async with open_drive(store, lease, chosen, prepared, bus, stop, rewire.services) as drive:
+                if placed := prepared.options.placed:
+                    with drive.conn.transaction(synced=True) as conn:
+                        placed(conn)
+                return await advance_to_outcome(drive, first), drive.awaited
 
     outcome, awaited = await driven(lease, first)
     while (

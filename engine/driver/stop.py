@@ -39,8 +39,7 @@ def hold_signals() -> Generator["_SignalHandler | None"]:
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
-    current = signal.getsignal(signal.SIGINT)
-    handler = current if isinstance(current, _SignalHandler) else _SignalHandler()
+    handler = _installed_handler() or _SignalHandler()
     handler.users += 1
     try:
         yield handler
@@ -175,8 +174,7 @@ def watch_blocking_code(
     run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not isinstance(handler, _SignalHandler):
+    if (handler := _installed_handler()) is None:
         return None
     handler.blocking, handler.note_end = run, note_end
     return exit_when_overdue(timeout_s) if timeout_s else None
@@ -184,15 +182,19 @@ def watch_blocking_code(
 
 def exit_if_blocked(run: str) -> None:
     """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
-    handler = signal.getsignal(signal.SIGINT)
-    if isinstance(handler, _SignalHandler) and handler.blocking == run:
+    if (handler := _installed_handler()) and handler.blocking == run:
         handler.exit_after(GRACE_S, _CANCELLED)
 
 
 def exit_when_overdue(seconds: float) -> threading.Timer | None:
     """End the process if the code of its run still blocks a while after these seconds."""
+    handler = _installed_handler()
+    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if handler else None
+
+
+def _installed_handler() -> _SignalHandler | None:
     handler = signal.getsignal(signal.SIGINT)
-    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if isinstance(handler, _SignalHandler) else None
+    return handler if isinstance(handler, _SignalHandler) else None
 
 
 def _terminal_settings() -> list[Any] | None:

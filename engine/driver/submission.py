@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from interlock.engine.driver.decisions import record_decisions
-from interlock.engine.driver.drive import Drive, DriveInput
+from interlock.engine.driver.drive import DriveInput, open_drive
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
@@ -57,15 +57,11 @@ async def store_queued_run(
     bus = EventBus(renderers, redact=prepared.redact)
     try:
         with blame_damaged_rows(store.path):
-            drive = Drive(store, lease, chosen, prepared, bus, stop)
-            try:
+            async with open_drive(store, lease, chosen, prepared, bus, stop) as drive:
                 with drive.conn.transaction(synced=True) as conn:
                     await first(drive)
                     queue.put_job(conn, lease.run, prepared.options.queue)
-            finally:
-                await drive.close()
     finally:
-        lease.release()
         await bus.close()
     return _queued_outcome(lease.run, chosen.name, prepared.warnings)
 
