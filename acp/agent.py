@@ -133,14 +133,14 @@ class Agent:
     async def authenticate(self, params: Params) -> object:
         if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
             raise RpcError(PARAMS, f"Unknown sign-in method {given!r}. Expected {_LOGIN['id']!r}.")
-        await asyncio.to_thread(Client(self._options).check_model)
+        await asyncio.to_thread(Client(self._options).check_ready_to_run)
         return {}
 
     async def new(self, params: Params) -> object:
         options = self._options_of(params)
         client = Client(options)
-        await asyncio.to_thread(client.check_model)
-        name = await asyncio.to_thread(client.open_session, _session_folder(params))
+        await asyncio.to_thread(client.check_ready_to_run)
+        name = await asyncio.to_thread(client.create_session, _session_folder(params))
         return {"sessionId": name, **self._state(await self._opened(name, options))}
 
     async def load(self, params: Params, replay: bool = True) -> object:
@@ -166,7 +166,7 @@ class Agent:
             return await self.new(params)
         here = known.workspace == str(folder)
         made = await asyncio.to_thread(
-            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
+            lambda: client.fork_run(known.run, workspace=None if here else folder, in_place=here)
         )
         return {"sessionId": made.run, **self._state(await self._opened(made.run, options, made.run))}
 
@@ -187,7 +187,7 @@ class Agent:
 
     def _rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        sessions = client.sessions()
+        sessions = client.list_sessions()
         shown = {shown.run: (session, shown.workspace) for session, shown in sessions.items()}
         runs = client.runs()
         there = {row.run for row in runs}
@@ -251,7 +251,7 @@ class Agent:
         return self._sessions[name]
 
     def _known(self, name: str) -> "SessionState":
-        if (shown := Client(self._options).session(name)) is None:
+        if (shown := Client(self._options).find_session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )

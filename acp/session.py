@@ -187,7 +187,7 @@ class EditorSession:
         await self._turn
 
     def _open(self) -> list[Pending]:
-        return [r.fields for r in self.talk.client.requests(self.talk.run)] if self.talk.run else []
+        return [r.fields for r in self.talk.client.waiting_requests(self.talk.run)] if self.talk.run else []
 
     def _ended(self) -> dict[str, Any]:
         result = self._result
@@ -273,7 +273,7 @@ class EditorSession:
 
     def keep(self) -> None:
         """Store which run the session shows, and what was chosen for its next prompt."""
-        self.talk.client.point_session(self.name, self._pointed, self.talk.workspace, self.chosen.kept)
+        self.talk.client.update_session(self.name, self._pointed, self.talk.workspace, self.chosen.kept)
 
     async def decide(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         made: list[Decision] = []

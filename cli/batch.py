@@ -64,7 +64,7 @@ def run_batch(
             fields = error_object(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED and client.run(batch.run_id_of_line(line)).status not in ENDED:
+        if code == _CANCELLED and client.find_run(batch.run_id_of_line(line)).status not in ENDED:
             return code  # this process was stopped, not the run cancelled
         exit_code = code if code == InputError.exit_code else exit_code or code
     return exit_code
@@ -78,7 +78,7 @@ def _run_line(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], 
     client = Client(options)
     if options.queue:
         return Outcome(run, workflow, "queued", 0)  # its workers have it
-    outcome = client.go_on_sync(run)
+    outcome = client.resume_sync(run)
     if outcome.status == "waiting":
         print(f"batch: line {line} waits: interlock resume {run}", file=sys.stderr)
     return outcome

@@ -94,7 +94,7 @@ def _complete_runs(_: Sequence[str]) -> list[Word]:
 
 def _run_before(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
-    return Client.for_this_user().run(words[0]).run if words else "-"
+    return Client.for_this_user().find_run(words[0]).run if words else "-"
 
 
 def _complete_steps(words: Sequence[str]) -> list[Word]:
@@ -104,7 +104,7 @@ def _complete_steps(words: Sequence[str]) -> list[Word]:
 
 
 def _complete_requests(words: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in Client.for_this_user().requests(_run_before(words))]
+    waiting = [request.fields for request in Client.for_this_user().waiting_requests(_run_before(words))]
     rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Word("all"),

@@ -44,7 +44,7 @@ def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: 
     """Run a workflow until it ends or waits; returns the exit code."""
     client = Client(options)
     if options.queue:
-        with client.diagnosed():
+        with client.explain_store_errors():
             print(client.start_sync(workflow, inputs).run)
         return 0
     return _drive_in_view(
@@ -60,7 +60,7 @@ def resume_run(
     """Resume a run; returns the exit code."""
     client = Client(options)
     return _drive_in_view(
-        lambda asker: client.go_on_sync(
+        lambda asker: client.resume_sync(
             run, prompt, decisions, renderers=[_StartupEndingView(view)], asker=asker
         ),
         view,
@@ -71,7 +71,7 @@ def resume_run(
 def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
     asker = _TerminalAsker(view)
     try:
-        with redirect_stdout_to_stderr(), client.diagnosed():
+        with redirect_stdout_to_stderr(), client.explain_store_errors():
             outcome = drive(asker)
             outcome = await_notifications(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:

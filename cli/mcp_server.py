@@ -234,7 +234,7 @@ async def _run_workflow(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
     if begun:
-        return await client.settle(begun, caller, renderers=[caller], stop=caller.stopping)
+        return await client.ask_and_resume(begun, caller, renderers=[caller], stop=caller.stopping)
     return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 

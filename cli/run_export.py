@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load_workflow(workflow: str, options: Options) -> "Pipeline":
-    return Client(options).workflow(workflow, with_own_nodes=True)
+    return Client(options).load_workflow(workflow, with_own_nodes=True)
 
 
 def draw_graph(
@@ -33,18 +33,18 @@ def draw_graph(
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
-        life = Client.for_this_user().life(run.run, workflow, call) if run else None
+        life = Client.for_this_user().read_lifecycle(run.run, workflow, call) if run else None
         return render_diagram(workflow, shape, depth, life=life)
     return render_diagram(workflow, shape, depth, _read_run_path(run) if run else None, show=show or GROUPS)
 
 
 def _read_run_path(run: RunRow) -> "RunPath":
-    return Client.for_this_user().graph_path(run.run, _open_request_lines(run.run))
+    return Client.for_this_user().read_graph_path(run.run, _open_request_lines(run.run))
 
 
 def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
-    requests = Client.for_this_user().requests(run)
+    requests = Client.for_this_user().waiting_requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
         lines += [
@@ -66,7 +66,7 @@ def _wrap_reason(text: str) -> list[str]:
 
 def export_run(run: RunRow, shape: str) -> str:
     """A run's export as html, md or json."""
-    record = Client.for_this_user().export(run.run)
+    record = Client.for_this_user().export_record(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"
     from interlock.cli.render.export import html_page, markdown_report

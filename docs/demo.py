@@ -91,7 +91,7 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
 
 def _approval(folder: Path) -> list[str]:
     """The command that the parked run printed, from the one pending request in the store."""
-    (request,) = _client(folder).requests()
+    (request,) = _client(folder).waiting_requests()
     return ["resume", request.run, "--approve", request_name(request.fields)]
 
 

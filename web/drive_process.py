@@ -81,14 +81,14 @@ async def _execute_job(work: DriveJob) -> None:
     elif work.in_turn:
         await _drive_within_limits(work, live)
     else:
-        await Client(work.options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+        await Client(work.options).resume(work.run, work.prompt, renderers=[live], replace_unfinished=True)
 
 
 async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
     options = fleet.with_fleet_limits(work.options)
     api_rows.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
-    outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+    outcome = await Client(options).resume(work.run, work.prompt, renderers=[live], replace_unfinished=True)
     if outcome.status in ("budget", "timeout") and (wait := fleet.read_limit_stop(options, work.run)):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"

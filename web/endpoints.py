@@ -96,7 +96,7 @@ def error_response(status: int, error: InterlockError) -> Response:
 def run_from_path(client: Client, request: Request) -> RunRow:
     """The run that the address names by its full id. Raises `RefusedError`."""
     name = request.path_params["run"]
-    row = client.exact(name)
+    row = client.find_exact_run(name)
     if row is None:
         raise RefusedError(404, f"There is no run {name!r}. It may have been deleted.")
     return row

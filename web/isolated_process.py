@@ -113,7 +113,7 @@ def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
 
 
 def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
-    found = Client(asked.options).workflow(asked.name)
+    found = Client(asked.options).load_workflow(asked.name)
     schema, talks = found.input.model_json_schema(), found.follow_up is not None
     return {
         "name": found.name,
@@ -142,10 +142,10 @@ def _load_pipeline(asked: IsolatedTask) -> "Pipeline | str":
     folder = asked.options.workspace
     try:
         if folder and folder.is_dir():
-            return Client(asked.options).workflow(asked.name, with_own_nodes=True)
+            return Client(asked.options).load_workflow(asked.name, with_own_nodes=True)
     except InterlockError:
         pass
-    return Client(replace(asked.options, workspace=None)).workflow(asked.name)
+    return Client(replace(asked.options, workspace=None)).load_workflow(asked.name)
 
 
 def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _export_run(asked: IsolatedTask) -> dict[str, Any]:
     from interlock.cli.run_export import export_run
 
     client = Client(asked.options)
-    return {"text": export_run(client.run(asked.name), asked.given["format"])}
+    return {"text": export_run(client.find_run(asked.name), asked.given["format"])}
 
 
 _TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {

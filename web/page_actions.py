@@ -48,7 +48,7 @@ def _require_folder(named: object) -> Path:
 
 async def decide_requests(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_body(request)
-    waiting = {one.id: one.fields for one in page.client.requests(row.run)}
+    waiting = {one.id: one.fields for one in page.client.waiting_requests(row.run)}
     decisions = given.get("decisions")
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
@@ -56,8 +56,8 @@ async def decide_requests(page: PageContext, request: Request) -> Any:
         _build_decision(waiting, require_object(one, "decisions")) for one in cast("list[Any]", decisions)
     ]
     if row.queue is None and row.status != "running":  # the server drives it on
-        await asyncio.to_thread(page.client.check_driven_here, row.run)
-    await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
+        await asyncio.to_thread(page.client.check_run_drivable, row.run)
+    await asyncio.to_thread(page.client.record_decisions, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_from_path(page.client, request).status != "running":
         await page.prompts.resume_run(row, None, build_submission(page.options, {}, request.state.person))
@@ -110,8 +110,8 @@ def _read_step(given: Mapping[str, Any], run: str) -> int | None:
 async def fork_run(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_body(request)
     step, here = _read_step(given, row.run), bool(given.get("in_place"))
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    made = await asyncio.to_thread(lambda: page.client.fork_run(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
 
@@ -121,8 +121,8 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
     step = _read_step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    found = await asyncio.to_thread(page.client.rewind, row.run, step)
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    found = await asyncio.to_thread(page.client.plan_rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
     return {"run": (await asyncio.to_thread(found.forked)).run}
@@ -131,6 +131,6 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
 async def undo_changes(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_body(request)
     call = given.get("call")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    changed = await asyncio.to_thread(page.client.undo_changes, row.run, None if call is None else str(call))
     return {"changed": [change._asdict() for change in changed]}

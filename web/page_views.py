@@ -58,20 +58,20 @@ async def list_runs(page: PageContext, request: Request) -> Any:
         page.prompts.with_starting_status(row) for row, text in about if all(word in text for word in words)
     ]
     shown = found[first : first + _PAGE]
-    waits = await asyncio.to_thread(page.client.no_worker, shown)
+    waits = await asyncio.to_thread(page.client.missing_worker_line, shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
 async def list_requests(page: PageContext, request: Request) -> Any:
     run = request.query_params.get("run")
-    if run and page.client.exact(run) is None:
+    if run and page.client.find_exact_run(run) is None:
         raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
     return await asyncio.to_thread(_request_rows, page.client, run)
 
 
 def _request_rows(client: Client, run: str | None) -> list[dict[str, Any]]:
-    waiting = client.requests(run)
-    rows = {name: client.exact(name) for name in {one.run for one in waiting}}
+    waiting = client.waiting_requests(run)
+    rows = {name: client.find_exact_run(name) for name in {one.run for one in waiting}}
     return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
@@ -100,10 +100,10 @@ async def get_request(page: PageContext, request: Request) -> Any:
 def _request_details(page: PageContext, name: str) -> dict[str, Any]:
     client = page.client
     run = name.rpartition("-")[0]
-    row = client.exact(run)
+    row = client.find_exact_run(run)
     if row is None:
         raise RefusedError(404, f"There is no request {name!r}. Its run may have been deleted.")
-    one = next((one for one in client.requests(run) if one.id == name), None)
+    one = next((one for one in client.waiting_requests(run) if one.id == name), None)
     if one is None:
         became = client.past_requests(run).get(name, "This request no longer waits.")
         return {
@@ -112,7 +112,7 @@ def _request_details(page: PageContext, name: str) -> dict[str, Any]:
             "title": row.title,
             "status": page.prompts.with_starting_status(row).status,
         }
-    told = client.told(run)
+    told = client.read_events(run)
     return {
         **_request_json(one._asdict(), row),
         "prompt": _last_prompt(told) or row.title,
@@ -153,8 +153,10 @@ async def get_request_file(page: PageContext, request: Request) -> Any:
 
 
 def _request_file_text(client: Client, name: str) -> str:
-    one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
-    row = one and client.exact(one.run)
+    one = next(
+        (one for one in client.waiting_requests(name.rpartition("-")[0] or None) if one.id == name), None
+    )
+    row = one and client.find_exact_run(one.run)
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
@@ -162,7 +164,7 @@ def _request_file_text(client: Client, name: str) -> str:
         why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
         raise RefusedError(422, f"It isn't shown: {why}")
     try:
-        return client.file_text(row.run, path, _FILE)
+        return client.read_file_text(row.run, path, _FILE)
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
@@ -191,7 +193,7 @@ async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
 
 async def get_run_diagram(page: PageContext, request: Request) -> Any:
     row = await _run_with_loadable_graph(page, request)
-    path = await asyncio.to_thread(page.client.graph_path, row.run)
+    path = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
@@ -200,9 +202,9 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
     """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = await _run_with_loadable_graph(page, request)
     step = query_step(request, row.run)
-    whole = await asyncio.to_thread(page.client.graph_path, row.run)
+    whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
-    marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.mark_drawing, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
@@ -228,9 +230,9 @@ async def get_run(page: PageContext, request: Request) -> Any:
         **row._asdict(),
         "ended": row.status in ENDED,
         "trouble": await asyncio.to_thread(page.client.describe_trouble, row),
-        "costs": await asyncio.to_thread(page.client.costs, row.run),
+        "costs": await asyncio.to_thread(page.client.model_costs, row.run),
         "resume": f"interlock resume {row.run}",
-        "no_worker": await asyncio.to_thread(page.client.no_worker, [row]),
+        "no_worker": await asyncio.to_thread(page.client.missing_worker_line, [row]),
     }
 
 
@@ -287,11 +289,11 @@ async def get_state(page: PageContext, request: Request) -> Any:
 
 
 def _state_with_changes(client: Client, run: str, step: int | None) -> dict[str, Any]:
-    values = client.state(run, step)
+    values = client.masked_state(run, step)
     there = [one.step for one in client.checkpoints(run)]
     at = there[-1] if step is None else step
     earlier = [number for number in there if number < at]
-    before = client.state(run, earlier[-1]) if earlier else {}
+    before = client.masked_state(run, earlier[-1]) if earlier else {}
     changed = {
         key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
     }
@@ -312,7 +314,7 @@ async def get_diff(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     until = query_step(request, row.run)
     try:
-        return {"diff": await asyncio.to_thread(page.client.diff, row.run, until=until)}
+        return {"diff": await asyncio.to_thread(page.client.diff_files, row.run, until=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 

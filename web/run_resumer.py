@@ -78,7 +78,7 @@ class RunResumer:
             or run in self._going
             or self._stored_prompt(run) is not None
         ):
-            row = self._client.exact(run)
+            row = self._client.find_exact_run(run)
             if (row and row.status == "running") or time.monotonic() > until:
                 break
             await asyncio.sleep(LOOK_S)

@@ -57,7 +57,7 @@ def _has_own_workflows(options: Options) -> bool:
     flag_argument("--json", "no effect; the output is always JSON"),
 )
 def schema(args: Args) -> None:
-    workflow = Client(options_here(args)).workflow(args.workflow)
+    workflow = Client(options_here(args)).load_workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
     return show_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})

@@ -262,7 +262,7 @@ def _serve_workflows(args: Args) -> None:
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    asyncio.run(serve_mcp(name_tools([client.workflow(name) for name in named or PIPELINES]), client))
+    asyncio.run(serve_mcp(name_tools([client.load_workflow(name) for name in named or PIPELINES]), client))
 
 
 def _settings_file(args: Args) -> Path:

@@ -90,7 +90,7 @@ def _add_schedule(args: Args) -> None:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")
     args.detach = True
     client = Client(replace(run_options(args), schedule=when))
-    with client.diagnosed():
+    with client.explain_store_errors():
         made = client.start_sync(_workflow_address(args, workflow), run_input(args, workflow))
     stdout_paint().print(made.run)
     stderr_paint().print(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")

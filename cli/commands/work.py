@@ -47,7 +47,7 @@ def prompt(args: Args) -> int | None:
     options = options_from(args, resuming=bool(args.latest or args.resume))
     found, client = None, Client(options)
     if args.latest or args.resume:
-        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
+        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.find_run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
@@ -98,7 +98,7 @@ class RunParser(Parser):
         first, _ = self.parse_known_intermixed_args(list(words))
         from interlock.cli.workflow_inputs import add_own_flags
 
-        self.workflow = Client(options_here(first)).workflow(first.workflow)
+        self.workflow = Client(options_here(first)).load_workflow(first.workflow)
         self.own = tuple(add_own_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
@@ -201,7 +201,7 @@ def _parse_input(workflow: "Pipeline", text: str, what: str) -> dict[str, Any]:
 def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     client = Client(options)
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
     decisions = _read_decisions(args, client, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
@@ -209,7 +209,7 @@ def resume(args: Args) -> int | None:
 
 
 def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
-    waiting = [request.fields for request in client.requests(run)]
+    waiting = [request.fields for request in client.waiting_requests(run)]
     why = "" if waiting else client.why_nothing_waits(run)
     return decisions_from(args.decisions, waiting, client.past_requests(run), why)
 

@@ -51,8 +51,8 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
 async def show_statistics(session: Session, _: str) -> None:
     from interlock.cli.render.export import usage_lines
 
-    run = session.client.run(session.this_run)
-    used = await to_thread(lambda: session.client.costs(run.run))
+    run = session.client.find_run(session.this_run)
+    used = await to_thread(lambda: session.client.model_costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
     session.screen.show(Text("\n".join(lines)))
 
@@ -249,7 +249,7 @@ async def fork_run(session: Session, rest: str) -> None:
         await travel.fork_conversation(session)
         return
     run, step = session.this_run, _parse_step(rest, "/fork")
-    made = await to_thread(lambda: session.client.fork(run, step))
+    made = await to_thread(lambda: session.client.fork_run(run, step))
     session.screen.note(
         f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
         f"Go on: interlock resume {made.run}"

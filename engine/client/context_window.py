@@ -43,7 +43,7 @@ def measure_window(talk: "Conversation") -> ContextWindow:
     run, settings = talk.this_run, talk.client.settings(talk.workspace)
     model = talk.answering or talk.model
     found = Counter({"tools": talk.used.tools})
-    for message in talk.client.messages(run, talk.client.current_state(run)):
+    for message in talk.client.read_messages(run, talk.client.unmasked_state(run)):
         for source, tokens in _message_sources(message):
             found[source] += tokens
     sources = [(source, tokens) for source, tokens in found.most_common() if tokens]

@@ -324,7 +324,7 @@ class Conversation(WorkLine):
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
-            self._thread.cancel(self.client.stop)
+            self._thread.cancel(self.client.stop_drives)
         else:
             self._stopped = self.busy and not self._deciding
 
@@ -347,7 +347,7 @@ class Conversation(WorkLine):
             if self.approval_mode == "yolo" and not self.may_yolo:
                 self.approval_mode = self._wished or "default"
             return
-        row = self.client.run(run, self.workspace)
+        row = self.client.find_run(run, self.workspace)
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
@@ -427,9 +427,9 @@ class Conversation(WorkLine):
 
     async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
-        owner = self.client.run(run).owner
+        owner = self.client.find_run(run).owner
         self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
-        async with aclosing(self.client.follow(run, self._cursor)) as found:
+        async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
                 if not isinstance(event, RunStanding):
@@ -446,9 +446,9 @@ class Conversation(WorkLine):
     async def _show_missed_drive(self) -> None:
         """Show a drive of another process that was over before it could be followed."""
         run = self.run
-        if run is None or (await asyncio.to_thread(self.client.run, run)).updated == self._updated:
+        if run is None or (await asyncio.to_thread(self.client.find_run, run)).updated == self._updated:
             return
-        async with aclosing(self.client.follow(run, self._cursor)) as found:
+        async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, _ in found:
                 if isinstance(event, RunStanding):
                     break
@@ -464,8 +464,8 @@ class Conversation(WorkLine):
                 if not self.run or self._thread.busy or not changed():
                     continue
                 if self.busy:
-                    self.front.still_asked({request.id for request in self.client.requests(self.run)})
-                elif self.client.run(self.run).status == "running":
+                    self.front.still_asked({request.id for request in self.client.waiting_requests(self.run)})
+                elif self.client.find_run(self.run).status == "running":
                     self.status = "running"
                     self._start_work(self._show_errors(self._ask_until_settled))
 
@@ -473,16 +473,18 @@ class Conversation(WorkLine):
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
-            client = Client(self._drive_options(new=True), self.client.drives)
-            field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
+            client = Client(self._drive_options(new=True), self.client.live_drives)
+            field = (await asyncio.to_thread(client.load_workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
-            client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
+            client = Client(self._drive_options(prompted=prompt is not None), self.client.live_drives)
             text = prompt if isinstance(prompt, str) else None
-            work = client.go_on(self.run, text, decisions, renderers=[self._handle_event], instead=True)
+            work = client.resume(
+                self.run, text, decisions, renderers=[self._handle_event], replace_unfinished=True
+            )
         if self._stopped:  # once it is driven, so that the prompt is in the record
-            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
+            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop_drives)
         outcome = await self._thread.driven(work)
         self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
         self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
@@ -539,10 +541,10 @@ class Conversation(WorkLine):
 
     async def _read_run_state(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
-        if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
+        if self.run is None or not (state := await asyncio.to_thread(self.client.unmasked_state, self.run)):
             return
-        self._updated = (await asyncio.to_thread(self.client.run, self.run)).updated
-        self._cursor = await asyncio.to_thread(self.client.end, self.run)
+        self._updated = (await asyncio.to_thread(self.client.find_run, self.run)).updated
+        self._cursor = await asyncio.to_thread(self.client.record_end_cursor, self.run)
         mode = str(state.get("approval_mode") or self.approval_mode)
         if self.options.approval_mode is None and mode != self.approval_mode:
             self.approval_mode = mode

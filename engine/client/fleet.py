@@ -90,7 +90,7 @@ _NAMED = 10
 
 
 def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
-    """`Views.no_worker` of queued runs."""
+    """Return a line on queued runs that wait because no worker is alive; empty if none does."""
     if not is_on_server(home):
         return ""
     with open_reader(home) as conn:

@@ -85,7 +85,7 @@ _PACKAGES = (
 
 def check_effects(workflow: str) -> Iterator[Finding]:
     """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-    hints = Client.for_this_user().effect_hints(workflow)
+    hints = Client.for_this_user().find_effect_hints(workflow)
     for node, call, where in hints:
         text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
         yield Finding("note", "effects", text)
@@ -321,7 +321,7 @@ def check_state(home: Path) -> Iterator[Finding]:
         mend = "sqlite3 interlock.db .recover"
         yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
-    parts = Client.for_this_user().sizes()
+    parts = Client.for_this_user().state_directory_sizes()
     made = ", ".join(f"{part} {format_amount(size)}" for part, size in parts.items())
     about = f"{format_count(len(runs), 'run')}, {format_amount(sum(parts.values()))} bytes"
     yield Finding("ok", "store", f"{abbreviate_home(str(home))}: {about}" + (f" ({made})" if made else ""))
@@ -337,7 +337,7 @@ def _check_retention() -> Iterator[Finding]:
         return
     if kept.keep_days is None and kept.max_gb is None:
         return
-    plan = client.prune_plan(time.time(), kept.keep_days, kept.max_gb)
+    plan = client.plan_pruning(time.time(), kept.keep_days, kept.max_gb)
     if plan.due:
         due = format_count(len(plan.due), "run")
         text = f"{due} may be deleted (store.keepDays, store.maxGb): interlock store prune"

@@ -218,15 +218,15 @@ async def drive_call(
     """Drive the run until it is over or parks; `given` is its input. Raises `InterlockError`."""
     TAP.set(_StreamTap(call, receiver).drive_graph)
     if call.row.body.get("again"):
-        return await client.go_on(run, renderers=renderers)
+        return await client.resume(run, renderers=renderers)
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
     first = call.dialect.start_input(workflow, given)
     if call.new:
         return await client.start(workflow, first, renderers=renderers, run=run)
-    _check_not_cancelled(client.run(run), call, given)
-    client.check_driven_here(run)
+    _check_not_cancelled(client.find_run(run), call, given)
+    client.check_run_drivable(run)
     found = threads.list_waiting(client.options, run)
     passed_on = _forwarded_answers(call, found)
     if passed_on or "resume" in call.command:
@@ -234,13 +234,15 @@ async def drive_call(
             raise UserError(_GONE)
         resume = passed_on or call.command["resume"]
         closed = threads.closed_interrupts(client.options, run)
-        client.decide(run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"])
-        return await client.go_on(run, renderers=renderers)
+        client.record_decisions(
+            run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"]
+        )
+        return await client.resume(run, renderers=renderers)
     if given is None and not call.is_command and not call.asked["checkpoint"]:
         passed = [
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
-        client.decide(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
+        client.record_decisions(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
     moves, checkpoint = _command_fields(call.command), call.asked["checkpoint"]
     return await call.dialect.go_on(client, run, given, moves, checkpoint, renderers)
 

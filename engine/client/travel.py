@@ -28,7 +28,7 @@ def list_workspace_runs(talk: "Conversation") -> list[RunRow]:
 
 def read_said_texts(talk: "Conversation", run: str) -> list[str]:
     """What a person and the model said in a run."""
-    messages = talk.client.messages(run, talk.client.current_state(run))
+    messages = talk.client.read_messages(run, talk.client.unmasked_state(run))
     return [
         m.text
         for m in messages
@@ -46,7 +46,7 @@ def start_new_conversation(talk: "Conversation") -> None:
 
 def switch_to_run(talk: "Conversation", name: str) -> None:
     """Go on with another run of this workspace. Raises `UserError`."""
-    row = talk.client.run(name, talk.workspace)
+    row = talk.client.find_run(name, talk.workspace)
     if row.workspace != str(talk.workspace):
         raise UserError(
             f"Run {row.run!r} works in {row.workspace!r}. Go on with it there: interlock -r {row.run}"
@@ -61,7 +61,7 @@ def switch_to_run(talk: "Conversation", name: str) -> None:
 async def fork_conversation(talk: "Conversation") -> None:
     """Go on in a second run that shares all of this one's past, in the same folder."""
     run = talk.this_run
-    made = await to_thread(lambda: talk.client.fork(run, in_place=True))
+    made = await to_thread(lambda: talk.client.fork_run(run, in_place=True))
     talk.switch(made.run)
     talk.tell("forked", f"This is run {made.run}, forked from {run}.", run)
 
@@ -79,7 +79,7 @@ def list_prompts(talk: "Conversation") -> list[PastPrompt]:
     run, found = talk.this_run, list[PastPrompt]()
     taken = talk.client.checkpoints(run)
     for place, (checkpoint, opened) in enumerate(pairwise(taken)):
-        if checkpoint.source == "input" and (said := talk.client.messages(run, opened.values, "prompt")):
+        if checkpoint.source == "input" and (said := talk.client.read_messages(run, opened.values, "prompt")):
             found.append(PastPrompt(said[-1].text, taken[place - 1].step if place else None))
     if not found:
         raise UserError(f"Run {run!r} has no prompt to go back to. See its steps: /history")
@@ -91,7 +91,7 @@ async def rewind_conversation(
 ) -> bool:
     """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
     run = talk.this_run
-    found = await to_thread(lambda: talk.client.rewind(run, before))
+    found = await to_thread(lambda: talk.client.plan_rewind(run, before))
     if not await agrees(found.changes):
         talk.tell("unchanged", "Nothing was changed.")
         return False
@@ -104,12 +104,12 @@ async def rewind_conversation(
 async def undo_changes(talk: "Conversation", call: str | None) -> "Sequence[FileChange]":
     """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
     run = talk.this_run
-    return await to_thread(lambda: talk.client.undo(run, call))
+    return await to_thread(lambda: talk.client.undo_changes(run, call))
 
 
 def compress_conversation(talk: "Conversation") -> None:
     """Compress the conversation now, instead of a prompt. Raises `UserError` before anything has run."""
-    run, head = talk.this_run, lambda: talk.client.state(talk.this_run).get("head")
+    run, head = talk.this_run, lambda: talk.client.masked_state(talk.this_run).get("head")
 
     async def compressed() -> None:
         before = head()
@@ -124,7 +124,7 @@ def compress_conversation(talk: "Conversation") -> None:
 def last_answer(talk: "Conversation") -> str:
     """The model's newest text; empty if there is none."""
     run = talk.this_run
-    messages = talk.client.messages(run, talk.client.state(run))
+    messages = talk.client.read_messages(run, talk.client.masked_state(run))
     return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
 
 
@@ -133,7 +133,7 @@ def replay_beside_record(client: "Client", run: str, swap: str | None = None) ->
 
     Raises `UserError`.
     """
-    made = client.replay(run, swap=swap)
+    made = client.replay_run(run, swap=swap)
     pairs = zip_longest(made.recorded, made.points)
     return {
         "steps": [

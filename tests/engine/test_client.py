@@ -91,7 +91,7 @@ class _Approves:
 
 async def _until_over(client: Client, run: str, cursor: str = "") -> list[FollowedEvent]:
     found: list[FollowedEvent] = []
-    async with aclosing(client.follow(run, cursor)) as events:
+    async with aclosing(client.follow_events(run, cursor)) as events:
         async for one in events:
             found.append(one)
             if isinstance(one.event, RunStanding) and one.event.status in ENDED:
@@ -151,7 +151,7 @@ home, work, script, run = sys.argv[1:]
 options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
 request = Client(options).requests(run)[0].fields
 from interlock.engine.client.requests import make_decision, choices_by_key
-Client(options).go_on_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
+Client(options).resume_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
 """
 
 
@@ -216,7 +216,7 @@ def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
 
     async def followed() -> list[FollowedEvent]:
         following = asyncio.create_task(_until_over(client, parked.run))
-        await client.go_on(parked.run, decisions=await _Approves().decide(parked, parked.pending))
+        await client.resume(parked.run, decisions=await _Approves().decide(parked, parked.pending))
         return await following
 
     found = asyncio.run(followed())
@@ -238,7 +238,7 @@ def test_what_somebody_else_decided_first_is_said_and_the_rest_asked(tmp_path: P
             asked.append([request["args"]["file_path"] for request in requests])
             made = await super().decide(outcome, requests)
             if len(asked) == 1:
-                client.go_on_sync(outcome.run, decisions=made[:1])
+                client.resume_sync(outcome.run, decisions=made[:1])
             return made
 
         def refused(self, error: UserError, /) -> None:
@@ -265,12 +265,12 @@ def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
         drive = asyncio.create_task(client.start("main", {"prompt": "wait"}, renderers=[seen]))
         await at_work.get()
         (run,) = client.runs("running")
-        assert not client.stop("another")
-        assert client.stop(run.run)
+        assert not client.stop_drives("another")
+        assert client.stop_drives(run.run)
         return await drive
 
     assert asyncio.run(stopped()).status == "cancelled"
-    assert not client.stop()
+    assert not client.stop_drives()
 
 
 def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class Assistants:
 
     def dialect_of_graph(self, graph: str) -> Dialect:
         """Return how programs speak to a workflow."""
-        return dialect_of_workflow(self.client.workflow(graph))
+        return dialect_of_workflow(self.client.load_workflow(graph))
 
     def assistant_json(self, one: Served) -> dict[str, Any]:
         return {
@@ -244,7 +244,7 @@ class Assistants:
     def _compile_graph(self, one: Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object(one.body, "config")}
-        found = self.client.workflow(one.body["graph_id"]).configured(config)
+        found = self.client.load_workflow(one.body["graph_id"]).configured(config)
         return found, found.compile()
 
     async def get_schemas(self, request: Request) -> Response:

@@ -115,7 +115,7 @@ class DriveQueues:
                 break
             await asyncio.sleep(LOOK_S)
             thread = self.about.find_thread(thread.id)
-        row = self.client.exact(thread.run) if thread.run else None
+        row = self.client.find_exact_run(thread.run) if thread.run else None
         before = self.about.list_drives(thread.id)
         known = (
             before[0].body["assistant_id"]
@@ -132,7 +132,11 @@ class DriveQueues:
         busy = [one for one in self.about.list_drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _THREAD_BUSY)
-        row = self.client.exact(thread.run) if thread.run and not busy and strategy != "enqueue" else None
+        row = (
+            self.client.find_exact_run(thread.run)
+            if thread.run and not busy and strategy != "enqueue"
+            else None
+        )
         if row is not None and row.status == "running":
             if strategy == "reject":
                 raise RefusedError(409, _THREAD_BUSY)
@@ -192,13 +196,13 @@ class DriveQueues:
         if not self.is_unfinished(one.id):  # it was cancelled while it waited
             return
         thread = self.about.find_thread(one.thread)
-        row = self.client.exact(thread.run) if thread.run else None
+        row = self.client.find_exact_run(thread.run) if thread.run else None
         kwargs = one.body["kwargs"]
         graph = str(kwargs["graph_id"])
         dialect = self.assistants.dialect_of_graph(graph)
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
-            row = self.client.exact(thread.run)
+            row = self.client.find_exact_run(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
         again = bool(one.body.get("again"))
@@ -260,9 +264,9 @@ class DriveQueues:
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
-        await asyncio.to_thread(self.client.check_folder_here, row.run)
-        made = await asyncio.to_thread(lambda: self.client.fork(row.run, found[0].step, in_place=True))
-        return self.client.run(made.run)
+        await asyncio.to_thread(self.client.check_folder_trusted, row.run)
+        made = await asyncio.to_thread(lambda: self.client.fork_run(row.run, found[0].step, in_place=True))
+        return self.client.find_run(made.run)
 
     def is_process_alive(self, drive: str) -> bool:
         child = self._children.get(drive)
@@ -311,8 +315,8 @@ class DriveQueues:
         run, before = now.run, now.body.get("before")
         fresh = ""
         if run and before is not None:
-            await asyncio.to_thread(self.client.check_folder_here, run)
-            fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
+            await asyncio.to_thread(self.client.check_folder_trusted, run)
+            fresh = (await asyncio.to_thread(lambda: self.client.fork_run(run, before, in_place=True))).run
         api_rows.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.about.list_drives(one.thread)][:1]
         taken_back = {"error": about, "drives": before_it} if not now.body.get("unbegun") else None
@@ -337,7 +341,7 @@ class DriveQueues:
 
     def _is_run_driven(self, run: str) -> bool:
         """Whether somebody drives a run, maybe on another host."""
-        row = self.client.exact(run)
+        row = self.client.find_exact_run(run)
         return row is not None and row.status == "running"
 
     async def _adopt_drive(self, one: Served) -> None:
@@ -358,7 +362,7 @@ class DriveQueues:
 
     def _retry_killed_drive(self, one: Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
-        row, deaths = self.client.exact(one.run) if one.run else None, one.body.get("deaths", 0) + 1
+        row, deaths = self.client.find_exact_run(one.run) if one.run else None, one.body.get("deaths", 0) + 1
         if one.id in self._stopping or deaths > _MAX_DEATHS or (row and row.why not in ("", "died")):
             self._record_failed_start(one, InterlockError(_KILLED))
             return False

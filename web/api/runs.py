@@ -187,9 +187,9 @@ class Runs:
         while self.lanes.is_unfinished(made.id) or self.lanes.is_process_alive(made.id):
             await asyncio.sleep(0.1)
         run = (api_rows.served(self._home, "drive", made.id) or made).run
-        if run and self._client.exact(run):
+        if run and self._client.find_exact_run(run):
             with suppress(InterlockError):
-                await asyncio.to_thread(self._client.remove, run)
+                await asyncio.to_thread(self._client.remove_run, run)
         stream_file(self._home, made.id).unlink(missing_ok=True)
         api_rows.unserve(self._home, "drive", made.id)
         api_rows.unserve(self._home, "thread", thread.id)

@@ -195,7 +195,7 @@ class Threads:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
             self._runs |= {thread_id_of_run(run): run for run in new}
-        return self.client.exact(self._runs[thread]) if thread in self._runs else None
+        return self.client.find_exact_run(self._runs[thread]) if thread in self._runs else None
 
     async def get_thread(self, request: Request) -> Response:
         found = self.find_thread(request.path_params["thread"])
@@ -381,7 +381,7 @@ class Threads:
 
     async def _remove_thread(self, found: Served) -> None:
         if self._run_row(found):
-            await asyncio.to_thread(self.client.remove, found.run)
+            await asyncio.to_thread(self.client.remove_run, found.run)
         for one in self.list_drives(found.id):
             api_rows.unserve(self.home, "drive", one.id)
             stream_file(self.home, one.id).unlink(missing_ok=True)
@@ -395,13 +395,13 @@ class Threads:
             raise RefusedError(409, "Conflict") from None
         run = ""
         if self._run_row(found):
-            run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
+            run = (await asyncio.to_thread(lambda: self.client.fork_run(found.run, in_place=True))).run
         kept = {"metadata": read_object(found.body, "metadata"), "copied": True, **ownership_fields()}
         made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made, self.runs_by_id(made)))
 
     def _run_row(self, thread: Served) -> RunRow | None:
-        return self.client.exact(thread.run) if thread.run else None
+        return self.client.find_exact_run(thread.run) if thread.run else None
 
     async def get_state(self, request: Request) -> Response:
         asked_for = request.query_params
