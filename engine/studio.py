@@ -25,7 +25,7 @@ from interlock.engine.client.threads import WaitingRequest, decision_from_answer
 from interlock.engine.driver.drive import Drive, pending_interrupts
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire_lease
-from interlock.engine.driver.run_config import apply_input, prepare_run
+from interlock.engine.driver.run_config import options_with_input, prepare_run
 from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
@@ -113,7 +113,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
-        return apply_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
+        return options_with_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
     return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 

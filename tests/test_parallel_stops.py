@@ -190,7 +190,7 @@ async def _inside(case: Case) -> Outcome | None:
     if case.way.startswith("a sibling fails"):
         case.allow("fail")
     elif case.way == "a budget":
-        stop.later("budget")
+        stop.request_drain("budget")
     elif case.way == "the run takes too long":
         stop("timeout")
     if case.way in OF_FOREIGN:

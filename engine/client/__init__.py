@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import engine
 from interlock.engine.client.views import Views, load_folder_settings
-from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_without_loop
+from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_unsuspending
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import (
     LISTING,
@@ -244,7 +244,7 @@ class Client(Views):
             options = _options_after_decision(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
-        return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
+        return run_unsuspending(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
 
     async def _drive_for_followers(
         self,
@@ -400,8 +400,8 @@ class Client(Views):
     ) -> "Replayed":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`.
 
-        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_nodes` names them); otherwise
-        what they wrote is applied.
+        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_nodes` names them);
+        otherwise what they wrote is applied.
         """
         from interlock.engine.travel.replay import replay
 

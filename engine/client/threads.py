@@ -139,8 +139,8 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     from interlock.engine.driver.run_definition import (
         check_run_code_trusted,
         load_workflow_and_config,
-        recorded_source,
-        with_user_processors,
+        read_recorded_source,
+        add_user_processors,
     )
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign_saver import saver_for
@@ -151,12 +151,12 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         check_run_code_trusted(row, options)
         chosen, prepared = load_workflow_and_config(row, _without_choices(options))
     except CodeForbiddenError:
-        kind = recorded_pipeline_class(recorded_source(options.home, run))
+        kind = recorded_pipeline_class(read_recorded_source(options.home, run))
         with closing(store.connect()) as conn:
             app = StoredGraph(conn, run)
             yield OpenedGraph(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
         return
-    chosen = with_user_processors(chosen, prepared)
+    chosen = add_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
@@ -207,7 +207,7 @@ async def update_state(
     row, defined, _ = check_drivable(find_run(options.home, run), _without_choices(options))
     chosen, prepared = load_workflow_and_config(row, _without_choices(options), defined)
     chosen.check_writable()
-    lease = await acquire_lease(store, run, wait=False)
+    lease = await acquire_lease(store, run, wait_if_alive=False)
     bus = EventBus([], redact=prepared.redact)
     async with open_drive(store, lease, chosen, prepared, bus, Stop()) as drive:
         config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}

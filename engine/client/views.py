@@ -413,7 +413,7 @@ class Views:
             return found
         from interlock.engine.driver import run_config, run_definition
 
-        return run_definition.with_user_processors(
+        return run_definition.add_user_processors(
             found, run_config.prepare_run(self.options, needs_model=False)
         )
 

@@ -198,7 +198,9 @@ def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
     return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
 
 
-def _make_snapshots(prepared: RunConfig, store: Store, made: Callable[..., SqlSnapshots]) -> SqlSnapshots:
+def _make_snapshots(
+    prepared: RunConfig, store: Store, make_sql_snapshots: Callable[..., SqlSnapshots]
+) -> SqlSnapshots:
     def make() -> "WorkspaceSnapshots":
         from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
@@ -213,10 +215,10 @@ def _make_snapshots(prepared: RunConfig, store: Store, made: Callable[..., SqlSn
     needed, checked = prepared.options.repository is not None, must_keep_tests(prepared)
     wanted = needed or prepared.settings.snapshots.enabled or checked
     ignored = keep_ignored if checked else None
-    return made(make if wanted else None, ignored, needed, prepared.options.commits)
+    return make_sql_snapshots(make if wanted else None, ignored, needed, prepared.options.commits)
 
 
-async def with_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
+async def add_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
@@ -251,7 +253,7 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
 
 
 def open_mcp_servers(
-    prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
+    prepared: RunConfig, outputs: OutputFiles, emit: Emit, record_reply: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp.servers import Servers
     from interlock.services.mcp.spec import server_specs
@@ -266,7 +268,7 @@ def open_mcp_servers(
         emit=emit,
         home=prepared.options.home,
         learn=prepared.redact.add_secrets,
-        keep=keep,
+        keep=record_reply,
     )
 
 
@@ -325,9 +327,9 @@ def _make_checks(
         workspace=prepared.workspace,
         around=hooks.around,
         home=prepared.options.home,
-        processes_in=processes_in,
+        make_processes=processes_in,
         commands=commands,
-        copies=prepared.sandbox is not None,
+        copies_workspace=prepared.sandbox is not None,
     )
 
 
@@ -339,21 +341,21 @@ def _make_toolset(
     models: ChatModels,
     emit: Emit,
     index: "LazyService[WorkspaceIndex]",
-    chosen: Mapping[str, Tool],
-    counts: Callable[[str], bool] = lambda _: True,
+    tools: Mapping[str, Tool],
+    includes_server_tool: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
-    """`counts`: whether an MCP server's tool is included."""
+    """`includes_server_tool`: whether an MCP server's tool is included."""
     kind = BuiltinToolset
     if prepared.settings.mcp_servers:
         from interlock.services.mcp.servers import JoinedToolset
 
-        kind = partial(JoinedToolset, servers=servers(), counts=counts)
+        kind = partial(JoinedToolset, servers=servers(), counts=includes_server_tool)
     return kind(
         workspace=prepared.workspace,
         processes=processes,
         outputs=outputs,
         settings=prepared.settings,
-        tools=chosen,
+        tools=tools,
         models=models,
         emit=emit,
         index=index,

@@ -15,7 +15,7 @@ from interlock.engine.driver.compose import DriveServices, compose_services
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
+from interlock.engine.driver.stop import Stop, exit_later_if_overdue, allow_exit_while_blocked
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
@@ -60,9 +60,9 @@ class Drive:
         prepared: RunConfig,
         bus: EventBus,
         stop: Stop,
-        rewired: Callable[[DriveServices], DriveServices] = lambda own: own,
+        substitute_services: Callable[[DriveServices], DriveServices] = lambda own: own,
     ) -> None:
-        """`rewired`: what takes the place of its services in a replay."""
+        """`substitute_services`: what takes the place of its services in a replay."""
         self.store, self.lease = store, lease
         self.pipeline, self.prepared = pipeline, prepared
         self.bus, self.stop = bus, stop
@@ -106,11 +106,11 @@ class Drive:
                 emit=bus,
                 on_refused=self.stop_for_budget,
             )
-            self.services = rewired(services)
+            self.services = substitute_services(services)
             self.context = _workflow_context(self.services, self.conn, lease.run, prepared)
             """For the workflow's `enter` and `leave`."""
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.notice = self._warn_of_secret
+            self._saver.notice = self._warn_of_first_secret
             self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -118,7 +118,7 @@ class Drive:
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
 
-    def _warn_of_secret(self, what: str, value: Any) -> None:
+    def _warn_of_first_secret(self, what: str, value: Any) -> None:
         """Warn of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again.
 
         `what` begins the warning.
@@ -138,22 +138,22 @@ class Drive:
     def stop_for_budget(self, why: str, kind: str) -> None:
         """Stop because a budget is used up."""
         self.refusal = self.refusal if self.refusal[0] else (kind, why)
-        self.stop.later("budget")
+        self.stop.request_drain("budget")
 
     async def advance(self, graph_input: Any) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         timeout_s = self.prepared.limits.timeout_s
         blocks = self.pipeline.runs_user_code
-        end = watch_blocking_code(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
+        end = allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
         self._saver.begin_drive(self.lease.run, self.app)
-        self.stop.token.overdue = exit_when_overdue
+        self.stop.token.overdue = exit_later_if_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with blame_damaged_rows(self.store.path):
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
-                    resume = self._pending_answers(snapshot)
+                    resume = self._collect_answers(snapshot)
                     if self.stop.why == "lost":
                         raise lost_run_error(self.conn, self.lease)
                     if self.stop.why or not resume:
@@ -173,7 +173,7 @@ class Drive:
         snapshot = await self._read_snapshot()
         with blame_damaged_rows(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
-            answers = self._pending_answers(snapshot)
+            answers = self._collect_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
@@ -192,7 +192,7 @@ class Drive:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(last=True)
 
-    def _pending_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+    def _collect_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
         self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)
@@ -215,15 +215,15 @@ class Drive:
 
         return self.pipeline.first_state(input, self.context, channels)
 
-    def graph_input(self, first: dict[str, Any], session: str) -> Any:
-        """Return what the graph begins with. `first`: the state in the run's row; `session`: why the session begins."""
-        return self.pipeline.graph_input(first, self.hook_channels(session))
+    def graph_input(self, first_state: dict[str, Any], session_reason: str) -> Any:
+        """Return what the graph begins with. `first_state`: the state in the run's row; `session_reason`: why the session begins."""
+        return self.pipeline.graph_input(first_state, self.hook_channels(session_reason))
 
-    def hook_channels(self, session: str) -> dict[str, str]:
+    def hook_channels(self, session_reason: str) -> dict[str, str]:
         """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
         configured = self.services.deps.hooks.configured
         begins = is_hooked({"hooked": configured}, "SessionStart")
-        return {"hooked": configured, **({"session": session} if begins else {})}
+        return {"hooked": configured, **({"session": session_reason} if begins else {})}
 
     async def has_due_task(self) -> bool:
         """Whether any task can proceed, instead of all being done or waiting."""
@@ -254,11 +254,11 @@ async def open_drive(
     prepared: RunConfig,
     bus: EventBus,
     stop: Stop,
-    rewired: Callable[[DriveServices], DriveServices] = lambda own: own,
+    substitute_services: Callable[[DriveServices], DriveServices] = lambda own: own,
 ) -> AsyncGenerator[Drive]:
     """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened."""
     try:
-        drive = Drive(store, lease, pipeline, prepared, bus, stop, rewired)
+        drive = Drive(store, lease, pipeline, prepared, bus, stop, substitute_services)
         try:
             yield drive
         finally:
@@ -314,9 +314,9 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
             check_resumable(run, inner.graph, inner.compiled, task.state, saver)
 
 
-def _cannot_resume_error(run: str, what: str) -> RunError:
+def _cannot_resume_error(run: str, obstacle: str) -> RunError:
     return RunError(
-        f"Run {run!r} can't be resumed: {what}, which this version doesn't have. Resume it with the version or the "
+        f"Run {run!r} can't be resumed: {obstacle}, which this version doesn't have. Resume it with the version or the "
         f"workflow file that began it, or start another; what it did: interlock show {run}"
     )
 
@@ -365,21 +365,23 @@ def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> di
     return {name: value for name, value in asked.items() if value}
 
 
-def check_mode_switch(asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+def check_mode_switch(requested: Mapping[str, str], state: Mapping[str, Any]) -> None:
     """Raise `RunError` if a person may not switch the run's approval mode to the one asked for."""
-    mode, before = asked.get("approval_mode"), approval_mode_state(now)
+    mode, before = requested.get("approval_mode"), approval_mode_state(state)
     if mode and before and mode != before.partition(".")[0]:
         next_state(ApprovalModeChart, before, f"use_{mode}")
 
 
-def postponed_mode_warnings(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+def postponed_mode_warnings(
+    chosen: Pipeline, requested: Mapping[str, str], state: Mapping[str, Any]
+) -> list[str]:
     """Return a line for each mode that differs from the run's and counts only from its next prompt on."""
     goes_on = "counts from the next prompt: this one goes on as it began."
     ends = "doesn't count: this run goes on as it began, and takes no further prompt."
     return [
         f"{name.replace('_', ' ')} {value!r} {goes_on if chosen.follow_up else ends}"
-        for name, value in asked.items()
-        if now.get(name) != value and name != "chosen_mode"
+        for name, value in requested.items()
+        if state.get(name) != value and name != "chosen_mode"
     ]
 
 
@@ -395,16 +397,16 @@ def next_prompt_state(drive: Drive, row: RunRow, prompt: str | None) -> dict[str
     return more
 
 
-async def continuation_input(drive: Drive, given: Any, at: Mapping[str, Any]) -> Any:
+async def continuation_input(drive: Drive, graph_input: Any, from_checkpoint: Mapping[str, Any]) -> Any:
     """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
-    `at`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
+    `from_checkpoint`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
     """
-    drive.config["configurable"].update(at)
-    drive.reruns_waiting_nodes = given is None
+    drive.config["configurable"].update(from_checkpoint)
+    drive.reruns_waiting_nodes = graph_input is None
     await drive.resume_input()
-    if given is not None:
+    if graph_input is not None:
         withdraw_open_requests(drive.conn, drive.lease.run)
-    if given is None or isinstance(given, Command):
-        return cast(Any, given)
-    return drive.graph_input(drive.first_state(drive.pipeline.input_as_given(given)), "")
+    if graph_input is None or isinstance(graph_input, Command):
+        return cast(Any, graph_input)
+    return drive.graph_input(drive.first_state(drive.pipeline.input_as_given(graph_input)), "")

@@ -154,10 +154,12 @@ def _request_payload(request: Pending) -> dict[str, Any]:
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
 
 
-async def announce_outcome(outcome: Outcome, bus: EventBus, notice: WaitingNotification | None) -> Outcome:
+async def announce_outcome(
+    outcome: Outcome, bus: EventBus, notification: WaitingNotification | None
+) -> Outcome:
     """Tell renderers and whoever wants a notification how the drive ended."""
-    if notice and notice.event:
-        bus(notice.event)
+    if notification and notification.event:
+        bus(notification.event)
     if outcome.status in ("cancelled", "timeout"):
         bus.report_cancelled_calls()
     if outcome.status == "cancelled":
@@ -167,5 +169,5 @@ async def announce_outcome(outcome: Outcome, bus: EventBus, notice: WaitingNotif
     warnings = [*outcome.warnings, *bus.failures]
     if not drained:
         warnings.append("A renderer still blocks on its reader.")
-    sent = notice.send() if notice else None
+    sent = notification.send() if notification else None
     return replace(outcome, warnings=warnings, drained=drained, notifying=sent)

@@ -106,7 +106,7 @@ def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Excepti
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     can_resume = status not in ENDED_WELL and (pipeline.continues or not output)
-    _record_end(drive, status, details)
+    _record_end_in_row(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -124,7 +124,7 @@ def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Excepti
     )
 
 
-def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
+def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.prepared.options.door == WORKER_DOOR
@@ -163,9 +163,9 @@ def outcome_of_busy_run(row: RunRow, decisions: Sequence[Decision], error: BusyE
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
-def cancelled_outcome(row: RunRow, driven: Outcome | None = None) -> Outcome:
-    """The outcome of a run that somebody cancelled at its request; `driven`: that of its last drive."""
-    found = driven or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
+def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outcome:
+    """The outcome of a run that somebody cancelled at its request; `drive_outcome`: that of its last drive."""
+    found = drive_outcome or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
     if row.status == "running":
         note = f"The process that drives it ({row.owner}) was asked to stop."
         return replace(found, status="running", exit_code=0, warnings=[note])
@@ -175,7 +175,7 @@ def cancelled_outcome(row: RunRow, driven: Outcome | None = None) -> Outcome:
     )
 
 
-def answered_interrupts(store: Store, run: str) -> set[str]:
+def read_answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
     with blame_damaged_rows(store.path), closing(store.connect()) as conn:
         return {*list_answered_interrupts(conn, run)}
@@ -243,14 +243,14 @@ def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str)
     The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
-    head = _answer_open_calls(drive, _furthest_head(drive, snapshot))
+    head = _answer_open_calls(drive, _head_with_part_in_progress(drive, snapshot))
     withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
 
 
-def _furthest_head(drive: Drive, snapshot: StateSnapshot) -> str:
+def _head_with_part_in_progress(drive: Drive, snapshot: StateSnapshot) -> str:
     """The conversation's head, or a later one reached by the part in progress."""
     transcript = drive.services.transcript
     head = str(snapshot.values.get("head") or "")
@@ -270,7 +270,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     calls = [*transcript.message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
-        result = _finish_cut_call(drive, asked, calls.index(call))
+        result = _close_interrupted_call(drive, asked, calls.index(call))
         answers.append(
             Message(
                 role="tool",
@@ -283,9 +283,9 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     return transcript.append(head, answers)
 
 
-def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
+def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult:
     journal = drive.services.journal
-    key = journal.latest(asked, index)
+    key = journal.latest(record, index)
     call = journal.call(key)
     row = journal.find(key, call)
     if row is not None and row.result is not None:

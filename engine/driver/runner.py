@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.compose import DriveServices, with_discovered_tools
-from interlock.engine.driver.decisions import cancels_run, record_decisions
+from interlock.engine.driver.compose import DriveServices, add_discovered_tools
+from interlock.engine.driver.decisions import is_cancelling_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
     DriveInput,
@@ -23,29 +23,29 @@ from interlock.engine.driver.lease import Lease, acquire_stoppable_lease
 from interlock.engine.driver.notifications import WaitingNotification, announce_outcome
 from interlock.engine.driver.outcome import (
     advance_to_outcome,
-    answered_interrupts,
+    read_answered_interrupts,
     cancelled_outcome,
     close_interrupted_prompt,
     outcome_of_busy_run,
 )
 from interlock.engine.driver.run_config import (
     RunConfig,
-    apply_input,
+    options_with_input,
     check_agent_trusted,
     prepare_run,
-    redact_prompt,
+    redact_prompt_and_warn,
 )
 from interlock.engine.driver.run_definition import (
     WORKER_DOOR,
     check_drivable,
     check_prompt_allowed,
-    check_servable,
+    check_defined_on_this_host,
     load_workflow_and_config,
     move_run_if_folder_gone,
     options_to_store,
-    prepare_submission,
-    repository_place,
-    with_user_processors,
+    prepare_repository_options,
+    repository_placeholder,
+    add_user_processors,
 )
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
@@ -104,7 +104,7 @@ class _DriveSetup:
     options: Options
     renderers: Sequence[Renderer]
     stop: Stop
-    rewire: ReplaySubstitutes | None = None
+    substitutes: ReplaySubstitutes | None = None
 
     @property
     def for_other_runs(self) -> "_DriveSetup":
@@ -122,7 +122,7 @@ async def begin_run(
     stop: Stop,
     follow: bool = True,
 ) -> Outcome:
-    options = prepare_submission(options)
+    options = prepare_repository_options(options)
     if isinstance(workflow, str):
         chosen, source = find_workflow(workflow, options)
     else:
@@ -131,18 +131,18 @@ async def begin_run(
     inputs = chosen.validated(input)
     chosen.check_guard(options.guard)
     needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
-    prepared = prepare_run(apply_input(replace(options, source=source), inputs), needs_model)
+    prepared = prepare_run(options_with_input(replace(options, source=source), inputs), needs_model)
     prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()
-    title = redact_prompt(replace_surrogates(chosen.title(inputs)), prepared)[:200]
+    title = redact_prompt_and_warn(replace_surrogates(chosen.title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
         "context_prompts": prompts_digest("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
-    root = repository_place(options) or str(prepared.workspace.root)
+    root = repository_placeholder(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.submission import store_schedule
@@ -163,8 +163,10 @@ async def begin_run(
 
         lease = await acquire_stoppable_lease(store, name, prepared.options.stale_after_s, stop)
         return await store_queued_run(store, lease, chosen, prepared, renderers, stop, start)
-    outcome = await _drive_subtasks(await _drive_in_folder(door, chosen, prepared, name, start), door)
-    return await _drive_following_run(outcome, door) if follow else outcome
+    outcome = await _drive_subtasks_and_parents(
+        await _drive_in_folder(door, chosen, prepared, name, start), door
+    )
+    return await _drive_runs_that_carry_on(outcome, door) if follow else outcome
 
 
 async def resume_run(
@@ -174,8 +176,8 @@ async def resume_run(
     options: Options,
     renderers: Sequence[Renderer],
     stop: Stop,
-    rewire: ReplaySubstitutes | None = None,
-    instead: bool = False,
+    substitutes: ReplaySubstitutes | None = None,
+    replace_unfinished: bool = False,
     follow: bool = True,
 ) -> Outcome:
     """Persist the decisions, then resume: with what they allow, after a crash, or with a further prompt.
@@ -183,11 +185,11 @@ async def resume_run(
     A task that waits for a subtask resumes with that, then continues itself. A prompt comes after the one in progress.
     """
     store = Store(options.home).open()
-    door = _DriveSetup(store, options, renderers, stop, rewire)
+    door = _DriveSetup(store, options, renderers, stop, substitutes)
     row = find_run(store.home, run, options.workspace)
     if (below := innermost_waiting_subtask(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
-    if cancels_run(store, row.run, decisions):
+    if is_cancelling_run(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
         return cancelled_outcome(find_run(store.home, row.run))
     was_cut = row.status == "cancelled" and row.error is not None
@@ -198,42 +200,42 @@ async def resume_run(
         from interlock.engine.driver.submission import hand_over_to_workers
 
         return hand_over_to_workers(store, row, decisions, options)
-    later = prompt if prompt and not instead and row.status not in ENDED else ""
+    later = prompt if prompt and not replace_unfinished and row.status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _drive_subtasks(
-        await _drive_resumed_run(row, door, decisions, now, instead or was_cut, later), door
+    outcome = await _drive_subtasks_and_parents(
+        await _drive_resumed_run(row, door, decisions, now, replace_unfinished or was_cut, later), door
     )
-    if follow and rewire is None:
-        outcome = await _drive_following_run(outcome, door)
+    if follow and substitutes is None:
+        outcome = await _drive_runs_that_carry_on(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
-        return await resume_run(outcome.run, [], later, options, renderers, stop, rewire)
+        return await resume_run(outcome.run, [], later, options, renderers, stop, substitutes)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
 
 
 async def drive_with_input(
     run: str,
-    given: Any,
-    at: Mapping[str, Any],
+    graph_input: Any,
+    from_checkpoint: Mapping[str, Any],
     options: Options,
     renderers: Sequence[Renderer],
     stop: Stop,
 ) -> Outcome:
-    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
+    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `from_checkpoint`."""
 
     row, defined, told = check_drivable(find_run(options.home, run), options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
 
     async def first(drive: Drive) -> Any:
-        _store_confirmed(drive, row, defined if told else None, options)
-        return await continuation_input(drive, given, at)
+        _store_seal_and_context(drive, row, defined if told else None, options)
+        return await continuation_input(drive, graph_input, from_checkpoint)
 
     return await _drive_in_folder(
         _DriveSetup(Store(options.home), options, renderers, stop), chosen, prepared, run, first
     )
 
 
-def _store_confirmed(drive: Drive, row: RunRow, defined: Definition | None, options: Options) -> None:
+def _store_seal_and_context(drive: Drive, row: RunRow, defined: Definition | None, options: Options) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it.
 
     `defined`: a definition that a person at a terminal let go on, told of it: it counts as this host's from now on.
@@ -245,10 +247,10 @@ def _store_confirmed(drive: Drive, row: RunRow, defined: Definition | None, opti
         set_run_option(drive.conn, row.run, "context", context)
 
 
-async def _drive_subtasks(outcome: Outcome, door: _DriveSetup) -> Outcome:
+async def _drive_subtasks_and_parents(outcome: Outcome, setup: _DriveSetup) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
-    home = door.store.home
-    while outcome.workflow == "task" and not door.stop.why:
+    home = setup.store.home
+    while outcome.workflow == "task" and not setup.stop.why:
         run, below = outcome.run, innermost_waiting_subtask(home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
         following = (
@@ -260,60 +262,60 @@ async def _drive_subtasks(outcome: Outcome, door: _DriveSetup) -> Outcome:
         )
         if following is None:
             break
-        outcome = await _drive_resumed_run(find_run(home, following), door.for_other_runs)
+        outcome = await _drive_resumed_run(find_run(home, following), setup.for_other_runs)
     if outcome.workflow != "task" or (top := outermost_waiting_task(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
 
-async def _drive_following_run(outcome: Outcome, door: _DriveSetup) -> Outcome:
+async def _drive_runs_that_carry_on(outcome: Outcome, setup: _DriveSetup) -> Outcome:
     """Drive the run that carries on an ended one's work, if its pipeline names one; return how that ended."""
     while run := outcome.carried_on_by:
-        if why := door.stop.why:
+        if why := setup.stop.why:
             code, command = EXIT_CODES[why], f"interlock resume {run}"
             return replace(outcome, run=run, status=why, exit_code=code, resume_command=command)
         warnings = outcome.warnings
-        outcome = await _drive_resumed_run(find_run(door.store.home, run), door.for_other_runs)
+        outcome = await _drive_resumed_run(find_run(setup.store.home, run), setup.for_other_runs)
         outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
     return outcome
 
 
 async def _drive_resumed_run(
     row: RunRow,
-    door: _DriveSetup,
+    setup: _DriveSetup,
     decisions: Sequence[Decision] = (),
     prompt: str | None = None,
-    instead: bool = False,
-    later: str = "",
+    replace_unfinished: bool = False,
+    next_prompt: str = "",
 ) -> Outcome:
-    """Resume one run. `later`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
-    store, options = door.store, door.options
+    """Resume one run. `next_prompt`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
+    store, options = setup.store, setup.options
     row, defined, told = check_drivable(row, options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
-    if (prompt or later) and chosen.follow_up is None:
+    if (prompt or next_prompt) and chosen.follow_up is None:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_no_prompt_hint(row)}")
-    redact_prompt(prompt or "", prepared)
-    asked = door.rewire.asked if door.rewire else requested_modes(prepared, options.approval_mode)
+    redact_prompt_and_warn(prompt or "", prepared)
+    asked = setup.substitutes.asked if setup.substitutes else requested_modes(prepared, options.approval_mode)
     move_run_if_folder_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive) -> Any:
-        _store_confirmed(drive, row, defined if told else None, options)
+        _store_seal_and_context(drive, row, defined if told else None, options)
         set_run_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         now_defined = read_definition(drive.conn, row.run)
-        check_servable(row, now_defined, options)
+        check_defined_on_this_host(row, now_defined, options)
         before: dict[str, str] = now_defined.options.get(_NEXT) or {}
-        if snapshot.tasks and prompt and instead and chosen.follow_up:
+        if snapshot.tasks and prompt and replace_unfinished and chosen.follow_up:
             text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
-            at_once, later = chosen.split_modes(asked)
+            at_once, next_prompt = chosen.split_modes(asked)
             _store_approval_mode(drive, at_once)
-            if later:
-                prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
-                set_run_option(drive.conn, row.run, _NEXT, {**before, **later})
+            if next_prompt:
+                prepared.warnings.extend(postponed_mode_warnings(chosen, next_prompt, snapshot.values))
+                set_run_option(drive.conn, row.run, _NEXT, {**before, **next_prompt})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = merge_into_stored_input(drive.conn, row.run, now_defined.input, asked)
@@ -328,7 +330,7 @@ async def _drive_resumed_run(
         return {**more, **head, **now, **drive.hook_channels("resume")}
 
     try:
-        return await _drive_in_folder(door, chosen, prepared, row.run, following)
+        return await _drive_in_folder(setup, chosen, prepared, row.run, following)
     except BusyError as error:
         return outcome_of_busy_run(row, decisions, error)
 
@@ -349,35 +351,35 @@ def _no_prompt_hint(row: RunRow) -> str:
 
 
 async def _drive_in_folder(
-    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
+    setup: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
 ) -> Outcome:
     """Drive the run in its own folder, whoever drives it from where; with telemetry if settings ask for it."""
-    root, store, rewire = prepared.workspace.root, door.store, door.rewire or ReplaySubstitutes()
+    root, store, rewire = prepared.workspace.root, setup.store, setup.substitutes or ReplaySubstitutes()
     with ExitStack() as stack:
         if not stack.enter_context(working_in(root)) and prepared.options.source and root.is_dir():
             prepared.warnings.append(_OUTSIDE.format(run=run, folder=str(root), here=str(Path.cwd())))
-        chosen = rewire.workflow(with_user_processors(chosen, prepared))
-        prepared = await await_unless_stopped(with_discovered_tools(prepared, store.home), run, door.stop)
+        chosen = rewire.workflow(add_user_processors(chosen, prepared))
+        prepared = await await_unless_stopped(add_discovered_tools(prepared, store.home), run, setup.stop)
         telemetry = prepared.settings.telemetry
-        if telemetry.enabled and door.rewire is None:
+        if telemetry.enabled and setup.substitutes is None:
             if exporter := find_exporter():
                 follow = exporter.load().follow_drive(telemetry, prepared.env, prepared.warnings, store, run)
                 env, more = stack.enter_context(follow)
                 prepared = replace(prepared, env=env)
-                door = replace(door, renderers=[*door.renderers, *more])
+                setup = replace(setup, renderers=[*setup.renderers, *more])
             else:
                 prepared.warnings.append(NO_EXPORTER)
-        return await _drive_under_lease(door, chosen, prepared, run, first)
+        return await _drive_under_lease(setup, chosen, prepared, run, first)
 
 
 async def _drive_under_lease(
-    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
+    setup: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
 ) -> Outcome:
     """Drive the run, and once more if a decision came while the drive ended; tell how it ended."""
-    store, stop, rewire = door.store, door.stop, door.rewire or ReplaySubstitutes()
-    bus = EventBus(door.renderers, redact=prepared.redact)
+    store, stop, rewire = setup.store, setup.stop, setup.substitutes or ReplaySubstitutes()
+    bus = EventBus(setup.renderers, redact=prepared.redact)
     lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
-    is_told = prepared.settings.general.notify.wanted and door.rewire is None
+    is_told = prepared.settings.general.notify.wanted and setup.substitutes is None
     before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: DriveInput) -> tuple[Outcome, set[str]]:
@@ -392,7 +394,7 @@ async def _drive_under_lease(
     while (
         outcome.status == "waiting"
         and not stop.why
-        and not awaited.isdisjoint(answered_interrupts(store, run))
+        and not awaited.isdisjoint(read_answered_interrupts(store, run))
     ):
         try:
             lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)

@@ -30,7 +30,7 @@ _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 
 @contextmanager
-def hold_signals() -> Generator["_SignalHandler | None"]:
+def handle_signals() -> Generator["_SignalHandler | None"]:
     """Hold the first SIGINT, SIGTERM or SIGHUP for the run driven in this block; a second exits the process.
 
     Enter it before the event loop exists: asyncio would install its own handler, which cancels whatever the run has
@@ -55,7 +55,7 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
 
     Overlapping drives in one process share the handler.
     """
-    with hold_signals() as handler:
+    with handle_signals() as handler:
         if handler is None:
             yield
             return
@@ -170,23 +170,23 @@ def _is_loop_responsive(loop: asyncio.AbstractEventLoop) -> bool:
     return answered.wait(_ANSWER_S)
 
 
-def watch_blocking_code(
+def allow_exit_while_blocked(
     run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
     if (handler := _installed_handler()) is None:
         return None
     handler.blocking, handler.note_end = run, note_end
-    return exit_when_overdue(timeout_s) if timeout_s else None
+    return exit_later_if_overdue(timeout_s) if timeout_s else None
 
 
-def exit_if_blocked(run: str) -> None:
+def exit_later_if_blocked(run: str) -> None:
     """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
     if (handler := _installed_handler()) and handler.blocking == run:
         handler.exit_after(GRACE_S, _CANCELLED)
 
 
-def exit_when_overdue(seconds: float) -> threading.Timer | None:
+def exit_later_if_overdue(seconds: float) -> threading.Timer | None:
     """End the process if the code of its run still blocks a while after these seconds."""
     handler = _installed_handler()
     return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if handler else None
@@ -227,20 +227,20 @@ class Stop:
 
     def __call__(self, why: str = "cancelled") -> None:
         """Cancel work in flight, and start nothing more."""
-        self.later(why)
+        self.request_drain(why)
         self.token.request()
 
-    def later(self, why: str) -> None:
+    def request_drain(self, why: str) -> None:
         """Let work in flight finish, and start nothing more."""
         self.why = self.why or why
         self.control.request_drain(why)
 
 
 @contextmanager
-def provide_stop(outer: Stop | None = None) -> Generator[Stop]:
+def provide_stop(given_stop: Stop | None = None) -> Generator[Stop]:
     """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
-    if outer is not None:
-        yield outer
+    if given_stop is not None:
+        yield given_stop
         return
     stop = Stop()
     with stop_on_signals(stop):

@@ -26,7 +26,13 @@ STATE_OPTIONS = ("mode", "protocol")
 
 
 def store_schedule(
-    store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
+    store: Store,
+    options: Options,
+    workflow: str,
+    title: str,
+    workspace: str,
+    stored_options: Mapping[str, Any],
+    input: Any,
 ) -> Outcome:
     """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
     assert options.schedule
@@ -34,9 +40,9 @@ def store_schedule(
         **options.schedule,
         workflow=workflow,
         title=title,
-        workspace=root,
+        workspace=workspace,
         queue=options.queue,
-        options={**kept, **{name: getattr(options, name) for name in STATE_OPTIONS}},
+        options={**stored_options, **{name: getattr(options, name) for name in STATE_OPTIONS}},
         input=input,
     )
     with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
