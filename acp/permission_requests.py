@@ -46,7 +46,7 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 def _option_label(way: AnswerChoice) -> str:
     """With what an *always* covers."""
-    return visible("no" if way.choice == "reject" and not way.text else way.scoped)
+    return visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
 
 
 def needs_text(request: Pending) -> bool:

@@ -166,7 +166,7 @@ class Command(NamedTuple):
 
 async def _undo_changes(session: CommandSession, rest: str) -> None:
     talk, call = session.talk, rest
-    run = talk.this_run
+    run = talk.begun_run
     if not call:
         call, _ = await to_thread(lambda: talk.client.find_last_change(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client.event_lines import agent_end_line, call_line, event_notice
+from interlock.engine.client.event_lines import agent_end_line, call_summary_line, event_notice_line
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -98,7 +98,7 @@ class UpdateRenderer:
             case ErrorEvent():
                 yield message_chunk("agent_thought", f"{visible(event.message)}\n")
             case _:
-                if line := event_notice(event, verbose=False):
+                if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
 
     def announce(self, name: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
@@ -138,10 +138,10 @@ class UpdateRenderer:
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if name not in self.announced:
-            yield self.announce(name, event.tool_name, args or {}, call_line(event))
+            yield self.announce(name, event.tool_name, args or {}, call_summary_line(event))
         elif isinstance(event, ToolStart) and args is not None:
             self._args[name] = args
-            more = {"rawInput": args, "locations": self.locations(args), "title": call_line(event)}
+            more = {"rawInput": args, "locations": self.locations(args), "title": call_summary_line(event)}
             yield _call_update(name, **more)
         if isinstance(event, ToolStart):
             shows = {"content": [_terminal_content(name)]} if name in self._in_terminal else {}

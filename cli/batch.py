@@ -11,7 +11,7 @@ from interlock.cli.inputs import read_batch
 from interlock.cli.render.json_views import error_object, outcome_object
 from interlock.cli.render.output import write_json
 from interlock.engine.client import ENDED, Client, Options, Outcome
-from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
+from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError
 
 _CANCELLED = 130
@@ -43,7 +43,7 @@ def run_batch(
         batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
     elif resumes:
         print(f"batch: no line of {name} has run here yet, so all of them run", file=sys.stderr)
-    batch, client, exit_code = batch or make_batch(name, folder), Client(options), 0
+    batch, client, exit_code = batch or start_batch(name, folder), Client(options), 0
     for line, given in lines.items():
         print(f"batch: line {line}", file=sys.stderr)
         code = InputError.exit_code

@@ -11,7 +11,7 @@ from interlock.cli.catalog import COMMANDS, build_parser, parse_command
 from interlock.cli.parsing import OneOf
 from interlock.cli.render.output import one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
-from interlock.engine.client.requests import request_name
+from interlock.engine.client.requests import request_number_or_id
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
@@ -105,7 +105,7 @@ def _complete_steps(words: Sequence[str]) -> list[Word]:
 
 def _complete_requests(words: Sequence[str]) -> list[Word]:
     waiting = [request.fields for request in Client.for_this_user().waiting_requests(_run_before(words))]
-    rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
+    rows = [(request_number_or_id(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Word("all"),
         *(Word(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),

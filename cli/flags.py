@@ -168,9 +168,9 @@ def _submission_from(args: Args) -> dict[str, Any] | None:
         if args.priority is not None:
             raise UserError("--priority is for runs that workers drive. Add --detach.")
         return None
-    from interlock.engine.client.fleet import submission_of
+    from interlock.engine.client.fleet import submission_options
 
-    return submission_of(args.priority or 0)
+    return submission_options(args.priority or 0)
 
 
 def _repository_from(args: Args) -> dict[str, str] | None:

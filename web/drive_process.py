@@ -89,7 +89,9 @@ async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
     options = fleet.with_fleet_limits(work.options)
     api_rows.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
     outcome = await Client(options).resume(work.run, work.prompt, renderers=[live], replace_unfinished=True)
-    if outcome.status in ("budget", "timeout") and (wait := fleet.read_limit_stop(options, work.run)):
+    if outcome.status in ("budget", "timeout") and (
+        wait := fleet.record_and_read_limit_stop(options, work.run)
+    ):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
         api_rows.change(options.home, "prompt", work.run, {"status": status, **waits})

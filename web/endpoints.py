@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
-from interlock.engine.client.fleet import submission_of
+from interlock.engine.client.fleet import submission_options
 from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
 from interlock.state.text import clean_json
 from interlock.web.roles import Person, required_role
@@ -168,7 +168,7 @@ def build_submission(options: Options, given: Mapping[str, Any], person: Person)
         raise RefusedError(
             422, f"`priority` must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}."
         )
-    return submission_of(priority, person.name)
+    return submission_options(priority, person.name)
 
 
 def query_step(request: Request, run: str) -> int | None:

@@ -149,9 +149,9 @@ def _load_pipeline(asked: IsolatedTask) -> "Pipeline | str":
 
 
 def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client.travel import replay_beside_record
+    from interlock.engine.client.travel import compare_replay_with_record
 
-    return replay_beside_record(Client(asked.options), asked.name, asked.given.get("swap") or None)
+    return compare_replay_with_record(Client(asked.options), asked.name, asked.given.get("swap") or None)
 
 
 def _export_run(asked: IsolatedTask) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.engine.client import Decision
-from interlock.engine.client.cancel import cancel_named_run
+from interlock.engine.client.cancel import cancel_run_by_name
 from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
 from interlock.web import drive_launcher
 from interlock.web.drive_process import DriveJob
@@ -94,7 +94,7 @@ async def stop_run(page: PageContext, request: Request) -> Any:
         await asyncio.to_thread(drive_launcher.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
-    found = await asyncio.to_thread(cancel_named_run, page.options, row.run, person.name)
+    found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
         await page.prompts.resume_run(row, None, build_submission(page.options, {}, person))
     return {"run": row.run, "became": found.became}

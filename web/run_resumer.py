@@ -116,7 +116,7 @@ class RunResumer:
         if failure and not began.done():
             began.set_exception(failure)
         elif failure:
-            fleet.record_failure(self._home, run, failure)
+            fleet.record_drive_error(self._home, run, failure)
 
     async def _drive_within_limits(self, run: str, began: "asyncio.Future[str]") -> None:
         def told(waits: str) -> None:

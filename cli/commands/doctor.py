@@ -16,7 +16,7 @@ from interlock.engine.client.health import (
     check_machine,
     check_settings,
     check_state,
-    examine_store,
+    examine_and_repair_store,
 )
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
@@ -70,6 +70,6 @@ def _audit_findings(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
     with show_spinner("store") as show:
         try:
-            yield from examine_store(home, lambda progress: show(format_progress(progress)))
+            yield from examine_and_repair_store(home, lambda progress: show(format_progress(progress)))
         except InterlockError as error:
             yield Finding("problem", "store", str(error))

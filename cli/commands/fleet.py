@@ -17,7 +17,7 @@ from interlock.cli.parsing import (
 from interlock.cli.render.live_calls import call_mark
 from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.cancel import cancel_named_run as cancel_run
+from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
 from interlock.engine.client.event_lines import call_facts
 from interlock.engine.client.fleet import (
     Delivery,

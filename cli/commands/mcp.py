@@ -176,10 +176,14 @@ def _server_lines(view: Shown) -> Iterator[str]:
 def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folder_contents import write_mcp_server
+    from interlock.engine.client.folder_contents import check_and_write_mcp_server
 
     file = _settings_file(args)
-    took = "replaced" if write_mcp_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
+    took = (
+        "replaced"
+        if check_and_write_mcp_server(file, args.name, _server_settings(args), Path.cwd())
+        else "added"
+    )
     trusted = args.scope == "user" or read_configuration(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:

@@ -29,7 +29,7 @@ from interlock.engine.client.decision_lines import (
     call_status,
     deciders_line,
     decision_line,
-    decision_words,
+    describe_choice,
     format_clock,
 )
 from interlock.engine.client.requests import brief_arguments
@@ -349,7 +349,7 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
     for item in client.answered_requests(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        word = "".join(decision_words(item["kind"], item["choice"]))
+        word = "".join(describe_choice(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{one_line(words, 60)}”" if words else "")
 

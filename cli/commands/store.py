@@ -56,9 +56,9 @@ def _copy_runs(args: Args) -> None:
     client = Client.for_this_user()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
-    from interlock.engine.client.fleet import copy_runs
+    from interlock.engine.client.fleet import copy_runs_to_store
 
-    names = copy_runs(client.home, args.to, [client.find_run(name).run for name in args.runs])
+    names = copy_runs_to_store(client.home, args.to, [client.find_run(name).run for name in args.runs])
     return stderr_paint().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
 
 

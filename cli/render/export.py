@@ -21,7 +21,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call
-from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
+from interlock.engine.client.decision_lines import call_status, deciders_line, describe_choice, format_clock
 from interlock.engine.client.requests import brief_arguments
 from interlock.state.context import UNDONE
 from interlock.state.names import RAISED
@@ -175,7 +175,7 @@ def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
-    decision = "".join(decision_words(item["kind"], item["choice"]))
+    decision = "".join(describe_choice(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
     return format_clock(item["at"]), item["by"], item["tool_name"], words
 

@@ -29,9 +29,9 @@ from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
     call_facts,
-    call_line,
+    call_summary_line,
     custom_event_line,
-    event_notice,
+    event_notice_line,
 )
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.services.process.stdout import own_stdout
@@ -152,7 +152,7 @@ class TextView(View):
     def _show(self, event: Event) -> None:
         if isinstance(event, AgentBlocked) and not event.agent:
             self._intermediate()  # a blocked answer isn't the result
-        if line := event_notice(event, self._verbose):
+        if line := event_notice_line(event, self._verbose):
             self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
@@ -311,7 +311,7 @@ class ToolLines:
 
     def begin(self, event: ToolUse | ToolStart) -> None:
         """Record a call that was requested or started; its arguments may have been changed in between."""
-        self._calls[event.agent, event.tool_id] = RunningCall(call_line(event))
+        self._calls[event.agent, event.tool_id] = RunningCall(call_summary_line(event))
 
     def output(self, event: ToolOutput) -> None:
         call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
@@ -331,7 +331,9 @@ class ToolLines:
         mark, style = call_mark(event)
         facts = "".join(f" · {fact}" for fact in call_facts(event))
         less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
-        self._line(self._paint(mark, style) + " " + self._cut(self._cut(call_line(event), less + 2) + facts))
+        self._line(
+            self._paint(mark, style) + " " + self._cut(self._cut(call_summary_line(event), less + 2) + facts)
+        )
 
     def _output_line(self, line: str) -> None:
         self._line(self._paint(f"  │ {self._cut(strip_terminal_codes(line), 4)}", "dim"), reading=True)

@@ -302,7 +302,7 @@ def _ask_for_model(models: Sequence[str]) -> str:
 
 
 def _store_choice(chosen: _Chosen, home: Path) -> None:
-    first_model.store_choice(chosen.variables, chosen.model, home)
+    first_model.store_model_and_keys(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
     print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")

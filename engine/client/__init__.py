@@ -304,7 +304,7 @@ class Client(Views):
         """
         from interlock.engine.client import following
 
-        return following.follow(self.home, self.find_run(run).run, cursor, self.live_drives)
+        return following.follow_events(self.home, self.find_run(run).run, cursor, self.live_drives)
 
     def explain_store_errors(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import RunStanding
-from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
+from interlock.engine.client.record import (
+    MOST_MESSAGES,
+    newest_events,
+    read_events,
+    read_undos_unknown_to_model,
+)
 from interlock.engine.driver.decision_loop import ask_until_settled
 from interlock.engine.store import watch_changes
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
@@ -147,15 +152,15 @@ class WorkLine:
         self._work: set[asyncio.Task[None]] = set()
 
     @property
-    def at_work(self) -> bool:
+    def is_working(self) -> bool:
         """Whether a run or a command is in progress."""
         return self.busy or bool(self._work)
 
-    def do_in_place(self, work: Work) -> None:
+    def do_instead_of_run(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
         self._start_work(self._show_errors(work))
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def do_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
 
         async def done() -> None:
@@ -164,7 +169,7 @@ class WorkLine:
             except InterlockError as error:
                 self.failed(error)
             self.front.moved()
-            self._take_next_in_line()
+            self._handle_next_in_queue()
 
         self._create_task(done())
 
@@ -199,11 +204,11 @@ class WorkLine:
             self.front.ended()
             self.front.moved()
         if well and self.status != "waiting":
-            self._take_next_in_line()
+            self._handle_next_in_queue()
         else:
             self._give_back_queue()
 
-    def _take_next_in_line(self) -> None:
+    def _handle_next_in_queue(self) -> None:
         if self.queue and not self.busy:
             self.take(self.queue.popleft())
 
@@ -246,10 +251,10 @@ class EngineThread:
         finally:
             self.busy = False
 
-    def cancel(self, stop: Callable[[], bool]) -> None:
-        """Call `stop` until it finds the drive, whose first step may be still to come."""
+    def cancel(self, stop_drive: Callable[[], bool]) -> None:
+        """Call `stop_drive` until it finds the drive, whose first step may be still to come."""
         if self.busy:
-            self._loop.call_soon_threadsafe(lambda: stop() or self.cancel(stop))
+            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.cancel(stop_drive))
 
 
 class Conversation(WorkLine):
@@ -259,7 +264,7 @@ class Conversation(WorkLine):
     """Id of the run that the next prompt starts; None: any."""
     shown_at_most = MOST_MESSAGES
     """Messages shown of a run that is taken up."""
-    looped = False
+    ended_by_loop = False
     """The last drive ended the run for a loop."""
     _deciding = False
     _moved = False
@@ -295,7 +300,7 @@ class Conversation(WorkLine):
         """When the run had changed last at that place, in Unix time."""
 
     @property
-    def this_run(self) -> str:
+    def begun_run(self) -> str:
         """Raises `UserError` before anything has run."""
         if self.run is None:
             raise UserError("Nothing has run yet in this conversation. Say what to do first, or: /resume")
@@ -363,9 +368,9 @@ class Conversation(WorkLine):
         await self._drive_and_settle(None)
 
     def run_beside(
-        self, workflow: str, prompt: RunInput, done: Callable[[Outcome], None] = lambda _: None
+        self, workflow: str, prompt: RunInput, on_success: Callable[[Outcome], None] = lambda _: None
     ) -> None:
-        """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
+        """Start a run of another workflow, then return to this conversation. `on_success`: called if it ends well."""
 
         async def work() -> None:
             kept, used = {name: getattr(self, name) for name in _RUN_FIELDS}, replace(self.used)
@@ -374,23 +379,23 @@ class Conversation(WorkLine):
             try:
                 await self._show_errors(lambda: self._drive_and_settle(prompt))
                 if self._last and self._last.status == "done":
-                    done(self._last)
+                    on_success(self._last)
             finally:
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
         self._start_work(work())
 
-    def note_for_model(self, what: str, text: str) -> None:
+    def attach_note(self, label: str, text: str) -> None:
         """Attach a note to the next prompt."""
-        self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
+        self.options = replace(self.options, notes=(*self.options.notes, (label, text)))
 
     async def _send_prompt(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
 
         async def work() -> None:
             if prompt:
-                await self._show_missed_drive()
+                await self._show_drive_of_others()
                 self.front.prompted(prompt)
                 self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
             await self._drive_and_settle(prompt)
@@ -440,10 +445,10 @@ class Conversation(WorkLine):
                     break
         status = self.status
         self.front.ended()
-        self._keep_open_status()
+        self._clear_settled_status()
         return status
 
-    async def _show_missed_drive(self) -> None:
+    async def _show_drive_of_others(self) -> None:
         """Show a drive of another process that was over before it could be followed."""
         run = self.run
         if run is None or (await asyncio.to_thread(self.client.find_run, run)).updated == self._updated:
@@ -473,12 +478,14 @@ class Conversation(WorkLine):
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
-            client = Client(self._drive_options(new=True), self.client.live_drives)
+            client = Client(self._options_of_next_drive(starts_run=True), self.client.live_drives)
             field = (await asyncio.to_thread(client.load_workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
-            client = Client(self._drive_options(prompted=prompt is not None), self.client.live_drives)
+            client = Client(
+                self._options_of_next_drive(has_prompt=prompt is not None), self.client.live_drives
+            )
             text = prompt if isinstance(prompt, str) else None
             work = client.resume(
                 self.run, text, decisions, renderers=[self._handle_event], replace_unfinished=True
@@ -487,37 +494,37 @@ class Conversation(WorkLine):
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop_drives)
         outcome = await self._thread.driven(work)
         self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
-        self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
+        self.status, self.ended_by_loop = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
-            outcome.notifying.add_done_callback(self._tell_unsent)
+            outcome.notifying.add_done_callback(self._report_unsent_notifications)
         await self._read_run_state()
-        self._keep_open_status()
+        self._clear_settled_status()
         return outcome
 
-    def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
+    def _options_of_next_drive(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
-        options = replace(self.options, workspace=self.workspace if self._moved or new else None)
-        if not new and not prompted and self.status == "waiting":  # modes count from the next prompt
+        options = replace(self.options, workspace=self.workspace if self._moved or starts_run else None)
+        if not starts_run and not has_prompt and self.status == "waiting":  # modes count from the next prompt
             return replace(options, approval_mode=None, mode=None)
         self.options = replace(self.options, approval_mode=None, mode=None, compress=False)
-        if prompted:
+        if has_prompt:
             self.options = replace(self.options, attach=(), notes=())
         self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
         self._granted = self._granted and not options.approval_mode
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
-        return replace(options, **wished) if new else options
+        return replace(options, **wished) if starts_run else options
 
-    def _keep_open_status(self) -> None:
+    def _clear_settled_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
-        if self.looped:
+        if self.ended_by_loop:
             self.tell("chosen", _LOOP_HINT)
         if self.status in UNFINISHED:
             self.tell("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):
             self.status = ""
 
-    def _tell_unsent(self, sent: "Future[list[str]]") -> None:
+    def _report_unsent_notifications(self, sent: "Future[list[str]]") -> None:
         for problem in sent.result():
             self.tell("unsent", problem)
 
@@ -529,12 +536,12 @@ class Conversation(WorkLine):
             recent, before = newest_events(found, self.shown_at_most)
             if before:
                 self.tell("beginning", "The beginning is left out.", row.run)
-            for event in (*recent, *await asyncio.to_thread(untold_undos, self.home, row.run)):
+            for event in (*recent, *await asyncio.to_thread(read_undos_unknown_to_model, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
             await self._read_run_state()
             self.front.ended()
-            self._keep_open_status()
+            self._clear_settled_status()
             await self._ask_until_settled()
 
         await self._show_errors(shown)

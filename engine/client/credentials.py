@@ -55,7 +55,7 @@ def test_credentials(options: Options, provider: str) -> list[str]:
     return list_provider_models(provider, found.values)
 
 
-def store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
+def try_and_store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept.
 
     Where the client has a login of its own, the address is kept untried.
@@ -75,12 +75,12 @@ def store_credentials(options: Options, provider: str, key: str, url: str) -> li
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
     check_server_address(f"{provider}:any", given)
-    found = list_provider_models(provider, {**before, **given}) if can_test(provider) else []
+    found = list_provider_models(provider, {**before, **given}) if can_test_provider(provider) else []
     write_variables(_env_file(options), given)
     return found
 
 
-def can_test(provider: str) -> bool:
+def can_test_provider(provider: str) -> bool:
     """Return whether Interlock can try the provider's keys."""
     return provider == _GEMINI or not PROVIDERS[provider].own_login
 
@@ -98,25 +98,25 @@ def shadowing_variable(options: Options, provider: str) -> str:
     return next((name for name in [*keys, *filter(None, [url])] if options.env.get(name)), "")
 
 
-def _read_credential(provider: str, options: Options, found: DotEnv) -> Credential:
+def _read_credential(provider: str, options: Options, env_files: DotEnv) -> Credential:
     keys, url = _credential_variables(provider)
-    key = next((name for name in keys if found.values.get(name)), "")
-    address = url if found.values.get(url) else ""
-    sources = dict.fromkeys(_credential_source(name, options, found) for name in (key, address) if name)
+    key = next((name for name in keys if env_files.values.get(name)), "")
+    address = url if env_files.values.get(url) else ""
+    sources = dict.fromkeys(_credential_source(name, options, env_files) for name in (key, address) if name)
     return Credential(
         provider,
-        f"…{found.values[key][-4:]}" if key else "",
-        found.values.get(address, ""),
+        f"…{env_files.values[key][-4:]}" if key else "",
+        env_files.values.get(address, ""),
         ", ".join(sources),
-        not missing_package(provider),
+        not missing_package_message(provider),
     )
 
 
-def _credential_source(name: str, options: Options, found: DotEnv) -> str:
+def _credential_source(name: str, options: Options, env_files: DotEnv) -> str:
     if options.env.get(name):
         return f"{name} in the environment"
     own = _env_file(options)
-    holds = next((file for file in found.files if file != own and name in dotenv_values(file)), own)
+    holds = next((file for file in env_files.files if file != own and name in dotenv_values(file)), own)
     return f"{name} in {'~/.gemini/.env' if holds == own else holds}"
 
 
@@ -128,7 +128,7 @@ def _credential_variables(provider: str) -> tuple[tuple[str, ...], str]:
     return ((spec.key,) if spec.key else ()), spec.url
 
 
-def missing_package(provider: str) -> str:
+def missing_package_message(provider: str) -> str:
     """Return which package a provider's models lack, and the command that installs it; empty: none."""
     try:
         if provider != _GEMINI:
@@ -160,14 +160,20 @@ def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
 
     prepared = prepare_run(options, needs_model=False)
     found = list_offered_models(prepared.settings, prepared.env, prepared.facts)
-    listed, problems = _list_unnamed_models(prepared.env, {provider_name(name) for name in found})
+    listed, problems = _list_models_of_other_providers(prepared.env, {provider_name(name) for name in found})
     rows = [_model_row(name, prepared.settings, prepared.facts) for name in dict.fromkeys([*found, *listed])]
     return rows, problems
 
 
-def _list_unnamed_models(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], list[str]]:
+def _list_models_of_other_providers(
+    env: Mapping[str, str], named_providers: Collection[str]
+) -> tuple[list[str], list[str]]:
     """Return the models of providers that have a key and none of whose models is named, and what went wrong."""
-    keyed = [p for p, s in PROVIDERS.items() if s.key and env.get(s.key) and p not in named and p != "azure"]
+    keyed = [
+        p
+        for p, s in PROVIDERS.items()
+        if s.key and env.get(s.key) and p not in named_providers and p != "azure"
+    ]
     models: list[str] = []
     problems: list[str] = []
     with ThreadPoolExecutor(len(keyed) or 1) as pool:

@@ -65,13 +65,13 @@ class Rewind:
     _run: RunRow
     _step: int | None
     _files: RunFiles
-    _work: RestorePlan
+    _restore_plan: RestorePlan
 
-    def carry_out(self) -> Forked | None:
+    def restore_files_and_fork(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
         if self._step is not None:
             return self.forked()
-        self._files.put(self._work)
+        self._files.put(self._restore_plan)
         note_undone(
             self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
         )

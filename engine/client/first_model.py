@@ -92,11 +92,11 @@ def send_server_test(base: str, key: str, model: str) -> None:
     fetch_json(f"{base}/chat/completions", bearer_header(key), body, _LOADING_S)
 
 
-def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:
+def store_model_and_keys(variables: Mapping[str, str], model: str, user_home: Path) -> None:
     """Store keys and addresses in the user's `.env`, and a model but `auto` in the settings."""
     from interlock.services.config.formats import edit_json_settings, write_variables
 
-    file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
+    file, settings = user_home / ".gemini" / ".env", user_home / ".interlock" / "settings.json"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
     try:
         if model != "auto":

@@ -42,18 +42,21 @@ class FleetLimit(NamedTuple):
         return {**self.limit._asdict(), "used": self.used}
 
 
-def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
+def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> list[str]:
     """Copy runs, with their subtasks and files, to the store of this address, or of this state directory.
 
     Returns the names of all that were copied. Raises `UserError`.
     """
-    from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if read_store_address(Store(home).path) else home
-    other = state_directory_for_store(base, to) if "://" in to else Path(to).expanduser().absolute()
+    other = (
+        state_directory_for_store(base, destination)
+        if "://" in destination
+        else Path(destination).expanduser().absolute()
+    )
     if other == home:
-        raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
+        raise UserError(f"{destination!r} is the store that the runs are in. Name another one with --to.")
     return [*copy_runs(home, other, runs)]
 
 
@@ -78,24 +81,24 @@ def read_delivery(home: Path, run: str) -> Delivery:
         return queue.delivery(conn, run)
 
 
-def undelivered_files_line(delivered: Delivery) -> str:
+def undelivered_files_line(delivery: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
-    if not delivered.left_behind:
+    if not delivery.left_behind:
         return ""
-    named = join_some([*map(repr, delivered.left_behind)], _NAMED)
+    named = join_some([*map(repr, delivery.left_behind)], _NAMED)
     return f"{named} (ignored by git, private or over 20 MB)"
 
 
 _NAMED = 10
 
 
-def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
+def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
     """Return a line on queued runs that wait because no worker is alive; empty if none does."""
     if not is_on_server(home):
         return ""
     with open_reader(home) as conn:
         assert conn is not None
-        found = conn.jobs.unserved(queued, STALLED_S) if queue.has_queue(conn) else []
+        found = conn.jobs.unserved(queued_runs, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -127,7 +130,7 @@ def has_fleet(home: Path) -> bool:
         return conn is not None and queue.has_queue(conn)
 
 
-def submission_of(priority: int, user: str = "") -> dict[str, Any]:
+def submission_options(priority: int, user: str = "") -> dict[str, Any]:
     """`Options.submitted` of a run that a user starts; empty: this one."""
     from interlock.engine.store.approvals import current_account_name
 
@@ -252,14 +255,14 @@ class QueuedTurn:
     home: Path
     run: str
 
-    def enqueue(self, workflow: str, whose: Mapping[str, Any], after_s: float | None) -> bool:
-        """`whose`: `Options.submitted`. `after_s`: seconds until the limit that stopped it has room.
+    def enqueue(self, workflow: str, submitted: Mapping[str, Any], delay_s: float | None) -> bool:
+        """`submitted`: `Options.submitted`. `delay_s`: seconds until the limit that stopped it has room.
 
         False: the store has no queue, and so no limits.
         """
-        by = Submitted(whose["user"], whose["priority"], workflow, "")
+        by = Submitted(submitted["user"], submitted["priority"], workflow, "")
         with Store(self.home).writing() as conn:
-            return rate_limits.put_turn(conn, self.run, by, after_s)
+            return rate_limits.put_turn(conn, self.run, by, delay_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
@@ -269,7 +272,7 @@ class QueuedTurn:
         with Store(self.home).writing() as conn:
             return rate_limits.take_turn(conn, self.run, model)
 
-    def stands(self) -> bool:
+    def is_waiting_or_driven(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
         with open_reader(self.home) as conn:
             assert conn is not None
@@ -286,10 +289,10 @@ class QueuedTurn:
             return rate_limits.is_stopped(conn, self.run)
 
 
-def leave_stale_turns(home: Path, runs: Collection[str]) -> None:
+def give_up_stale_turns(home: Path, except_runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with Store(home).writing() as conn:
-        rate_limits.leave_other_turns(conn, runs)
+        rate_limits.leave_other_turns(conn, except_runs)
 
 
 def with_fleet_limits(options: Options) -> Options:
@@ -299,7 +302,7 @@ def with_fleet_limits(options: Options) -> Options:
     return replace(options, limited=FleetLimits())
 
 
-def read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
+def record_and_read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
     """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
 
     None, too, for a run of workers: they go on with it.
@@ -314,7 +317,7 @@ def read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
     return LimitedDrive(wait.why, wait.seconds, options.limited.model)
 
 
-def record_failure(home: Path, run: str, error: InterlockError) -> None:
+def record_drive_error(home: Path, run: str, error: InterlockError) -> None:
     """Keep in the run's row why it can't be driven, for whoever looks at it."""
     with Store(home).writing() as conn:
         set_run_error(conn, run, {"type": error.kind, "message": str(error)})

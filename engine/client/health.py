@@ -39,14 +39,16 @@ class Finding(NamedTuple):
     text: str
 
 
-def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progress: None) -> Iterator[Finding]:
+def examine_and_repair_store(
+    home: Path, on_progress: Callable[[Progress], None] = lambda _progress: None
+) -> Iterator[Finding]:
     """Read every record of the store; rows that disagree with the checkpoints are made again.
 
-    `told` hears of each row and run that is read.
+    `on_progress` hears of each row and run that is read.
     """
 
     def make_progress_callback(what: str, unit: str) -> Callable[[int, int], None]:
-        return lambda done, total: told(Progress(what=what, done=done, total=total, unit=unit))
+        return lambda done, total: on_progress(Progress(what=what, done=done, total=total, unit=unit))
 
     with open_reader(home) as conn:
         if conn is None:
@@ -152,7 +154,7 @@ def check_settings() -> Iterator[Finding]:
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _check_notifications(loaded.settings)
     yield from _check_context_files(configuration)
-    yield from _check_ignored(configuration)
+    yield from _check_untrusted_files_and_secrets(configuration)
     yield from _check_hooks(configuration)
     yield from _check_policies(configuration)
     try:
@@ -254,7 +256,7 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
         yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
 
 
-def _check_ignored(configuration: "Configuration") -> Iterator[Finding]:
+def _check_untrusted_files_and_secrets(configuration: "Configuration") -> Iterator[Finding]:
     yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
     settings, env = configuration.loaded_settings.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
@@ -310,7 +312,7 @@ def check_state(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("ok", "state", f"{abbreviate_home(str(home))}: nothing has run yet")
         return
-    yield from _close_to_others(home)
+    yield from _make_state_directory_private(home)
     try:
         runs = Client.for_this_user().runs()
         damaged = damaged_pages(home, quick=True)
@@ -344,7 +346,7 @@ def _check_retention() -> Iterator[Finding]:
         yield Finding("note", "store", text)
 
 
-def _close_to_others(home: Path) -> Iterator[Finding]:
+def _make_state_directory_private(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
         repaired = [part for part in _OURS if close_to_others(home / part)]

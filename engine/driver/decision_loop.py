@@ -48,8 +48,8 @@ async def ask_until_settled(
 ) -> Outcome:
     """Ask about what waits, and resume, until nothing waits or the rest is left for later.
 
-    `follow_other_driver`: without it, a run that another process has taken up is left to that one. `postponed`: ids of requests that
-    aren't asked about again; those that are left for later are added.
+    `follow_other_driver`: without it, a run that another process has taken up is left to that one. `postponed`: ids of
+    requests that aren't asked about again; those that are left for later are added.
     """
     postponed = set() if postponed is None else postponed
     requests: Sequence[Pending] = outcome.pending

@@ -15,7 +15,7 @@ from interlock.engine.driver.compose import DriveServices, compose_services
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.stop import Stop, exit_later_if_overdue, allow_exit_while_blocked
+from interlock.engine.driver.stop import Stop, allow_exit_while_blocked, exit_later_if_overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests

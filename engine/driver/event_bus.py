@@ -134,7 +134,7 @@ class EventBus:
             self._running.pop((event.agent, event.tool_id), None)
         for shown in self._redacted(event) if self._outlets else ():
             for outlet in self._outlets:
-                outlet.put(shown)
+                outlet.enqueue(shown)
 
     def report_cancelled_calls(self) -> None:
         """Report each call under way as cancelled: the run was stopped."""
@@ -192,7 +192,7 @@ class _RendererThread(threading.Thread):
         self._woken = float("-inf")
         self._changed = threading.Condition()
 
-    def put(self, event: Event) -> None:
+    def enqueue(self, event: Event) -> None:
         weight = _event_weight(event)
         with self._changed:
             if self._closed or self._over:

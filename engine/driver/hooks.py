@@ -138,15 +138,15 @@ class _HookRunner:
 
     hooks: RunHooks
     firing: Firing
-    known: Mapping[str, HookRow]
-    left: list[str]
+    rows_by_hook: Mapping[str, HookRow]
+    unanswered: list[str]
     """Ids of the hooks that haven't answered yet."""
 
     async def run_in_order(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run the hooks in order; each one's changes are part of the next one's input."""
         for place, hook in enumerate(hooks):
-            row = self.known.get(hook.id)
-            if hook.id in self.left:
+            row = self.rows_by_hook.get(hook.id)
+            if hook.id in self.unanswered:
                 self._log_intents([(place, hook)])
                 reply = await self._run_hook(hook, payload)
                 if reply is None:
@@ -157,7 +157,7 @@ class _HookRunner:
                 payload = next_hook_input(payload, self.firing.event, reply)
 
     async def run_in_parallel(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
-        chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
+        chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.unanswered]
         self._log_intents(chosen)
         # Wait for all of them: none may keep running after another fails.
         answers = await asyncio.gather(
@@ -168,7 +168,7 @@ class _HookRunner:
                 raise answer
 
     def _log_intents(self, chosen: Sequence[tuple[int, Hook]]) -> None:
-        attempts = {row.hook: row.attempt for row in self.known.values()}
+        attempts = {row.hook: row.attempt for row in self.rows_by_hook.values()}
         self.hooks.log.intend(
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
@@ -180,8 +180,8 @@ class _HookRunner:
         reply = await run_hook(hook, payload, processes, self.hooks.around)
         if reply.lost and not _is_safe_to_repeat(self.firing.event, hook.idempotent):
             return None
-        self.left.remove(hook.id)
-        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.left)
+        self.unanswered.remove(hook.id)
+        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.unanswered)
         return reply
 
 

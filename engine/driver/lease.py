@@ -65,7 +65,7 @@ class Lease:
         """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
-        self.asked: StopAsked | None = None
+        self.stop_request: StopAsked | None = None
         """What somebody asks of this drive through the store."""
         self._connect, self._conn = connect, connect()
         self._beat_s, self._on_lost, self._alone_s, self._on_stop = (
@@ -114,8 +114,11 @@ class Lease:
 
     def _has_new_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
-        before, self.asked = self.asked, read_stop_request(self._conn, self.run, self.epoch) or self.asked
-        return self.asked != before
+        before, self.stop_request = (
+            self.stop_request,
+            read_stop_request(self._conn, self.run, self.epoch) or self.stop_request,
+        )
+        return self.stop_request != before
 
     def _release_in_background(self, after_s: float) -> None:
         """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.

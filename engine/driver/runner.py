@@ -23,29 +23,29 @@ from interlock.engine.driver.lease import Lease, acquire_stoppable_lease
 from interlock.engine.driver.notifications import WaitingNotification, announce_outcome
 from interlock.engine.driver.outcome import (
     advance_to_outcome,
-    read_answered_interrupts,
     cancelled_outcome,
     close_interrupted_prompt,
     outcome_of_busy_run,
+    read_answered_interrupts,
 )
 from interlock.engine.driver.run_config import (
     RunConfig,
-    options_with_input,
     check_agent_trusted,
+    options_with_input,
     prepare_run,
     redact_prompt_and_warn,
 )
 from interlock.engine.driver.run_definition import (
     WORKER_DOOR,
+    add_user_processors,
+    check_defined_on_this_host,
     check_drivable,
     check_prompt_allowed,
-    check_defined_on_this_host,
     load_workflow_and_config,
     move_run_if_folder_gone,
     options_to_store,
     prepare_repository_options,
     repository_placeholder,
-    add_user_processors,
 )
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
@@ -401,11 +401,11 @@ async def _drive_under_lease(
         except BusyError:  # whoever decided drives it
             break
         outcome, awaited = await driven(lease, _resume_with_answers)
-    if lease.asked == "cancel" and outcome.status in ("waiting", *STOPPED):
+    if lease.stop_request == "cancel" and outcome.status in ("waiting", *STOPPED):
         with store.writing() as conn:
             cancel_run(conn, run)
         outcome = cancelled_outcome(find_run(store.home, run), outcome)
-    notice = WaitingNotification.of(outcome, prepared, store.home, before) if is_told else None
+    notice = WaitingNotification.for_new_requests(outcome, prepared, store.home, before) if is_told else None
     return await announce_outcome(outcome, bus, notice)
 
 

@@ -59,11 +59,11 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
         if handler is None:
             yield
             return
-        handler.join(request)
+        handler.add_request(request)
         try:
             yield
         finally:
-            handler.leave(request)
+            handler.remove_request(request)
 
 
 class _SignalHandler:
@@ -84,12 +84,12 @@ class _SignalHandler:
         numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         self._previous = {number: signal.signal(number, self) for number in numbers}
 
-    def join(self, request: Callable[[], None]) -> None:
+    def add_request(self, request: Callable[[], None]) -> None:
         self._requests[request] = asyncio.get_running_loop()
         if self._first_at is not None:
             request()
 
-    def leave(self, request: Callable[[], None]) -> None:
+    def remove_request(self, request: Callable[[], None]) -> None:
         del self._requests[request]
 
     def exit_after(self, seconds: float, code: int) -> threading.Timer:

@@ -19,7 +19,7 @@ from toy_front import Toy
 from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow
+from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow_events
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import choices_by_key, make_decision
 from interlock.state.errors import UserError
@@ -164,7 +164,7 @@ def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) ->
         stood = asyncio.Event()
 
         async def followed() -> None:
-            async with aclosing(follow(stage.options.home, run, "", drives)) as found:
+            async with aclosing(follow_events(stage.options.home, run, "", drives)) as found:
                 async for one in found:
                     if isinstance(one.event, RunStanding):
                         stood.set()
@@ -290,7 +290,7 @@ def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_
         talk.begin()
 
         async def idle() -> None:
-            while talk.at_work:
+            while talk.is_working:
                 await asyncio.sleep(0.01)
 
         talk.switch(run)

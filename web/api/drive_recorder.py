@@ -160,7 +160,9 @@ def interrupt_json(
     schema = getattr(interrupt, "response_schema", None)
     if with_schema or schema is not None:
         made["response_schema"] = schema
-    if isinstance(interrupt.value, str) and (found := threads.find_request(options, run, interrupt.value)):
+    if isinstance(interrupt.value, str) and (
+        found := threads.find_request_of_interrupt(options, run, interrupt.value)
+    ):
         name, request = found
         made["value"] = request_payload(name, request)
         made["response_schema"] = answer_schema(request)
@@ -210,7 +212,9 @@ async def drive_and_record(
         renderers = [live, *call.dialect.renderers(recorder.write_workflow_event)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
         status = _drive_status(outcome)
-        if outcome.status in ("budget", "timeout") and (wait := fleet.read_limit_stop(options, run)):
+        if outcome.status in ("budget", "timeout") and (
+            wait := fleet.record_and_read_limit_stop(options, run)
+        ):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:

@@ -18,7 +18,7 @@ class StoreItems:
 
     async def _query_store(self, ask: Callable[[Any], Any]) -> Any:
         try:
-            return await asyncio.to_thread(threads.ask_memory_store, self._home, ask)
+            return await asyncio.to_thread(threads.query_memory_store, self._home, ask)
         except ValueError as error:  # a namespace or a filter that LangGraph's store refuses
             raise RefusedError(422, str(error)) from error
 
