@@ -47,6 +47,7 @@ def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> lis
 
     Returns the names of all that were copied. Raises `UserError`.
     """
+    from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if read_store_address(Store(home).path) else home

@@ -216,7 +216,7 @@ class Drive:
         return self.pipeline.first_state(input, self.context, channels)
 
     def graph_input(self, first_state: dict[str, Any], session_reason: str) -> Any:
-        """Return what the graph begins with. `first_state`: the state in the run's row; `session_reason`: why the session begins."""
+        """Return what the graph begins with. `first_state`: that of the run's row; `session_reason`: why it begins."""
         return self.pipeline.graph_input(first_state, self.hook_channels(session_reason))
 
     def hook_channels(self, session_reason: str) -> dict[str, str]:
@@ -400,7 +400,8 @@ def next_prompt_state(drive: Drive, row: RunRow, prompt: str | None) -> dict[str
 async def continuation_input(drive: Drive, graph_input: Any, from_checkpoint: Mapping[str, Any]) -> Any:
     """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
-    `from_checkpoint`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
+    `from_checkpoint`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that
+    doesn't fit.
     """
     drive.config["configurable"].update(from_checkpoint)
     drive.reruns_waiting_nodes = graph_input is None

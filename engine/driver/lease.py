@@ -54,9 +54,10 @@ class Lease:
         max_offline_s: float | None = None,
         on_stop_request: Callable[[], None] = lambda: None,
     ) -> None:
-        """`connect`: makes a connection that nothing else uses. `on_stop_request`: called when somebody asks it to stop.
+        """`connect`: makes a connection that nothing else uses.
 
-        `max_offline_s`: seconds without the store after which it counts as lost; None: it keeps the run.
+        `on_stop_request`: called when somebody asks it to stop. `max_offline_s`: seconds without the store after which
+        it counts as lost; None: it keeps the run.
         """
         self.run = run
         self.owner = owner

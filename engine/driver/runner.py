@@ -220,8 +220,10 @@ async def drive_with_input(
     renderers: Sequence[Renderer],
     stop: Stop,
 ) -> Outcome:
-    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `from_checkpoint`."""
+    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
 
+    `from_checkpoint`: from there instead.
+    """
     row, defined, told = check_drivable(find_run(options.home, run), options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
@@ -288,7 +290,10 @@ async def _drive_resumed_run(
     replace_unfinished: bool = False,
     next_prompt: str = "",
 ) -> Outcome:
-    """Resume one run. `next_prompt`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
+    """Resume one run. Raises `UserError` for a prompt that it can't take.
+
+    `next_prompt`: one that follows this drive.
+    """
     store, options = setup.store, setup.options
     row, defined, told = check_drivable(row, options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
@@ -311,11 +316,11 @@ async def _drive_resumed_run(
         if snapshot.tasks and prompt and replace_unfinished and chosen.follow_up:
             text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
-            at_once, next_prompt = chosen.split_modes(asked)
+            at_once, later = chosen.split_modes(asked)
             _store_approval_mode(drive, at_once)
-            if next_prompt:
-                prepared.warnings.extend(postponed_mode_warnings(chosen, next_prompt, snapshot.values))
-                set_run_option(drive.conn, row.run, _NEXT, {**before, **next_prompt})
+            if later:
+                prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
+                set_run_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = merge_into_stored_input(drive.conn, row.run, now_defined.input, asked)
