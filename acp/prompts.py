@@ -148,13 +148,14 @@ class CommandSession(Protocol):
 
     talk: "Conversation"
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str) -> None:
+        """Show a line as the agent's."""
 
-    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None: ...
+    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None:
+        """Which of these the person chooses; None: none of them."""
 
     async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
         """Let a command go to another run, without showing its conversation again."""
-        ...
 
 
 class Command(NamedTuple):

@@ -45,13 +45,9 @@ _EXIT = re.compile(r"exit (\d+)$")
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
 
 
-def text_content(content: str) -> Update:
-    return {"type": "text", "text": content}
-
-
 def message_chunk(kind: str, content: str) -> Update:
     """`kind`: agent_message, agent_thought or user_message."""
-    return {"sessionUpdate": f"{kind}_chunk", "content": text_content(content)}
+    return {"sessionUpdate": f"{kind}_chunk", "content": {"type": "text", "text": content}}
 
 
 class UpdateRenderer:
@@ -235,4 +231,4 @@ def _call_update(name: str, **fields: Any) -> Update:
 
 
 def content_block(shown: str) -> Update:
-    return {"type": "content", "content": text_content(shown)}
+    return {"type": "content", "content": {"type": "text", "text": shown}}

@@ -61,7 +61,7 @@ _LISTED = {
         ("runs", "diff RUN STEP STEP", "Compare two steps, or with --files show file changes"),
         ("store", "stats", "Add up runs, tokens, cost and approvals by day or model"),
         ("audit", "audit verify|log|export", "Show or check the record of who decided what"),
-        ("draw", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
+        ("engine/diagrams/", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
     ),
     "Discover": (
         ("listing", "workflows", "List workflows"),
@@ -84,7 +84,7 @@ _LISTED = {
     ),
     "Develop": (
         ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
-        ("draw", "diagrams --write|--check", "Regenerate or verify diagrams/"),
+        ("engine/diagrams/", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
 _GROUP = "interlock.commands"

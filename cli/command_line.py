@@ -99,7 +99,7 @@ def _end_structured_output(argv: list[str], error: InterlockError) -> None:
     if error.shown or found is None or not _is_driving_command(argv):
         return
     from interlock.cli.driving import show_failure
-    from interlock.cli.render.json_views import JsonView, StreamJsonView
+    from interlock.cli.render.views import JsonView, StreamJsonView
 
     show_failure(JsonView() if found[1] == "json" else StreamJsonView(), error)
 

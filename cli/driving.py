@@ -1,18 +1,21 @@
-"""driving: starts or resumes a run through the engine, with the requested view, once or prompt after prompt."""
+"""driving: starts or resumes a run through the engine, with the requested view, or runs each line of a batch."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.render.output import close_stdout
-from interlock.cli.render.view import View
+from interlock.cli.inputs import read_batch
+from interlock.cli.render.output import close_stdout, write_json
+from interlock.cli.render.views import JsonView, StreamJsonView, View, error_object, outcome_object
 from interlock.cli.startup import end_startup
-from interlock.engine.client import Client, Decision, Options, Outcome, Pending
+from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
+from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
-from interlock.state.errors import InterlockError, UserError, as_bug_error
+from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
 from interlock.state.text import escape_controls, visible
 
 if TYPE_CHECKING:
@@ -25,8 +28,6 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format in (None, "text"):
         return text_view(title, decided, args.verbose, for_people=args.output_format == "text" or None)
-    from interlock.cli.render.json_views import JsonView, StreamJsonView
-
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
 
@@ -152,3 +153,73 @@ def _ignore_closed_pipe(show: Callable[[], None]) -> None:
         own_stdout().flush()
     except BrokenPipeError:
         close_stdout()
+
+
+_CANCELLED = 130
+
+
+def run_batch(
+    workflow: str,
+    name: str,
+    parse: Callable[[str, str], dict[str, Any]],
+    defaults: Mapping[str, Any],
+    options: Options,
+    *,
+    resumes: bool,
+) -> int:
+    """Write one output per line, in order; a bad line doesn't stop the rest.
+
+    `parse`: a line's text, and what it is called in errors → the input that it is.
+    `resumes`: a line that has a run goes on with it, and one that is done gives its output again.
+
+    Returns 42 if a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch at the current line.
+    """
+    folder = (options.workspace or Path.cwd()).resolve()
+    lines = {
+        line: given if isinstance(given, InputError) else {**defaults, **given}
+        for line, given in read_batch(name, parse)
+    }
+    batch = find_newest_batch(options.home, workflow, name, folder) if resumes else None
+    if batch:
+        batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
+    elif resumes:
+        print(f"batch: no line of {name} has run here yet, so all of them run", file=sys.stderr)
+    batch, client, exit_code = batch or start_batch(name, folder), Client(options), 0
+    for line, given in lines.items():
+        print(f"batch: line {line}", file=sys.stderr)
+        code = InputError.exit_code
+        try:
+            if isinstance(given, InputError):
+                raise given
+            outcome = _run_line(batch, line, workflow, given, options)
+            outcome = await_notifications(outcome, [outcome.notifying])
+            write_json(outcome_object(outcome))
+            print_trace(outcome, options)
+            code = outcome.exit_code
+        except BusyError as error:  # another process goes on with the line
+            write_json({"error": {"field": "", "type": error.kind, "message": str(error)}})
+            code = error.exit_code
+        except RunError:
+            raise  # a store error: no line could run
+        except InterlockError as error:  # an unusable model, workspace or input
+            fields = error_object(error)
+            del fields["code"]
+            write_json({"error": {"field": "", **fields}})
+        if code == _CANCELLED and client.find_run(batch.run_id_of_line(line)).status not in ENDED:
+            return code  # this process was stopped, not the run cancelled
+        exit_code = code if code == InputError.exit_code else exit_code or code
+    return exit_code
+
+
+def _run_line(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], options: Options) -> Outcome:
+    run = batch.run_id_of_line(line)
+    if line not in batch.begun:
+        client = Client(replace(options, batch=batch.kept(line, given)))
+        return client.start_sync(workflow, given, run=run)
+    client = Client(options)
+    if options.queue:
+        return Outcome(run, workflow, "queued", 0)  # its workers have it
+    outcome = client.resume_sync(run)
+    if outcome.status == "waiting":
+        print(f"batch: line {line} waits: interlock resume {run}", file=sys.stderr)
+    return outcome

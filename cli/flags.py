@@ -141,10 +141,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         ide_context=require_file(args.ide_context, "--ide-context") if args.ide_context else None,
         attach=tuple(require_file(p, "--attach") for p in args.attach),
         debug=args.debug,
-        queue=_queue_from(args, env),
-        moves_queue=bool(args.queue),
-        repository=_repository_from(args),
-        submitted=_submission_from(args),
+        **_fleet_options(args, env),
         **allowed,
     )
     return (
@@ -154,33 +151,26 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     )
 
 
-def _queue_from(args: Args, env: Mapping[str, str]) -> str:
-    if not args.detach and not args.queue:
-        return ""
-    from interlock.engine.client.fleet import Fleet
+def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a run that workers drive. Raises `UserError` for flags that need `--detach` or `--repo`."""
+    is_detached = bool(args.detach or args.queue)
+    if not is_detached and not args.repo and args.deliver is None and args.priority is None:
+        return {}
+    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_options
 
-    fleet = Fleet(state_home(env))
-    return args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
-
-
-def _submission_from(args: Args) -> dict[str, Any] | None:
-    if not args.detach and not args.queue:
-        if args.priority is not None:
-            raise UserError("--priority is for runs that workers drive. Add --detach.")
-        return None
-    from interlock.engine.client.fleet import submission_options
-
-    return submission_options(args.priority or 0)
-
-
-def _repository_from(args: Args) -> dict[str, str] | None:
-    if not args.repo:
-        if args.deliver:
-            raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
-        return None
-    from interlock.engine.client.fleet import check_repository_option
-
-    return check_repository_option(args.repo, args.deliver or "patch")
+    found: dict[str, Any] = {"moves_queue": bool(args.queue)}
+    if is_detached:
+        fleet = Fleet(state_home(env))
+        found["queue"] = args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
+    if args.repo:
+        found["repository"] = check_repository_option(args.repo, args.deliver or "patch")
+    elif args.deliver:
+        raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
+    if is_detached:
+        found["submitted"] = submission_options(args.priority or 0)
+    elif args.priority is not None:
+        raise UserError("--priority is for runs that workers drive. Add --detach.")
+    return found
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:

@@ -19,8 +19,8 @@ from interlock.engine.store.runs import list_stored_statuses, set_run_status
 from interlock.engine.store.saver import Saver, child_in, status_of
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
-from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import missing_nodes
 from interlock.state.subagent import MOST_DEPTH
 
 OnProgress = Callable[[int, int], None]

@@ -29,16 +29,15 @@ from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import process_start_time
 from interlock.services.snapshots.restore import apply_restore, plan_restore
-from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
-from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
-from interlock.state.errors import BusyError, RunError
-from interlock.state.repository import (
-    FleetSettings,
-    Repository,
-    RepositoryError,
-    hide_credentials,
-    parse_repository,
+from interlock.services.snapshots.snapshots import (
+    ShadowRepository,
+    WorkspaceSnapshots,
+    repository_name,
+    set_parent_snapshot,
 )
+from interlock.state.errors import BusyError, RunError
+from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
+from interlock.state.settings import FleetSettings
 
 __all__ = [
     "UNKEPT",
@@ -85,7 +84,7 @@ class Checkout:
 
 
 def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
-    """The worker's own: no project's count."""
+    """Return the settings of the worker's user: no project's count."""
     home = Path.home()
     return load_configuration(
         ConfigurationSources(home, home, env, trusted=False)
@@ -138,7 +137,7 @@ def _prepare_checkout(
 
 
 def _parse_repository(options: Mapping[str, str]) -> Repository:
-    """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
+    """Return the run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
     found = Repository(options["url"], options["ref"])
     try:
         if parse_repository(str(found)) != found:
@@ -158,7 +157,7 @@ def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        Snapshots(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -178,7 +177,7 @@ def remove_leftovers(workspaces: Path) -> None:
 
 
 def read_stored_commits(home: Path, run: str) -> Commits | None:
-    """What a run did in its clone's own repository; None: nothing."""
+    """Return what a run did in its clone's own repository; None: nothing."""
     with open_reader(home) as conn:
         body = load_blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
     return Commits.from_bytes(body) if body else None
@@ -186,7 +185,7 @@ def read_stored_commits(home: Path, run: str) -> Commits | None:
 
 def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
-    repository, settings = Snapshots(kept), load_folder_settings(folder)
+    repository, settings = ShadowRepository(kept), load_folder_settings(folder)
     with open_reader(home) as conn:
         assert conn is not None
         fetch_snapshot(conn, repository, snapshot)
@@ -197,5 +196,5 @@ def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> No
 
 
 def clone_folder(env: Mapping[str, str]) -> Path | None:
-    """Where this worker clones to."""
+    """Return the folder that this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

@@ -12,10 +12,9 @@ from interlock.cli.render.output import (
     stderr_paint,
     stdout_paint,
 )
-from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
-from interlock.engine.store.connection import Job
+from interlock.engine.store.jobs import Job
 from interlock.fleet import setup
 from interlock.state.errors import UserError
 from interlock.state.names import GIT_QUEUE
@@ -41,13 +40,11 @@ def worker(args: Args) -> None:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     stderr_paint().print_all(isolated)
-    setup.run_worker(
-        fleet.home, queues, args.concurrency, lambda line: stderr_paint().print(line), FORKER.start
-    )
+    setup.run_worker(fleet.home, queues, args.concurrency, stderr_paint().print)
 
 
 def _ensure_folder(path: Path) -> Path:
-    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
+    """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -47,8 +47,8 @@ class Commits:
         texts = {
             "head": self.head,
             "refs": dict(self.refs),
-            "index": _encode_base64(self.index),
-            "pack": _encode_base64(self.pack),
+            "index": base64.b64encode(self.index).decode(),
+            "pack": base64.b64encode(self.pack).decode(),
         }
         return json.dumps(texts).encode()
 
@@ -78,7 +78,7 @@ class CloneCommits:
     _is_kept: bool = field(default=False, init=False)
 
     def read_if_changed(self) -> bytes | None:
-        """What is to be kept, if that has changed since the last call; None: it hasn't.
+        """Return what is to be kept, if that has changed since the last call; None: it hasn't.
 
         Raises `RunError` if it can't be read, which is no reason to stop a run.
         """
@@ -136,7 +136,8 @@ def restore_commits(kept: Commits, clone: Path) -> None:
         run_git("symbolic-ref", "HEAD", kept.head.removeprefix("ref: "), at=clone)
     else:
         run_git("update-ref", "--no-deref", "HEAD", kept.head, at=clone)
-    for gone in {*_list_branches(clone)} - {*kept.refs}:
+    branches = run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
+    for gone in {*branches} - {*kept.refs}:
         run_git("update-ref", "-d", gone, at=clone)
     if kept.index:
         (clone / ".git/index").write_bytes(kept.index)
@@ -170,16 +171,8 @@ def _add_pack(objects: Path, pack: bytes, at: Path) -> None:
         run_git("unpack-objects", "-q", at=at, file=Path(file.name))
 
 
-def _list_branches(clone: Path) -> list[str]:
-    return run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
-
-
-def _encode_base64(body: bytes) -> str:
-    return base64.b64encode(body).decode()
-
-
 def _read_small_file(file: Path, most: int) -> bytes:
-    """The bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
+    """Return the bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -194,7 +187,7 @@ def _read_small_file(file: Path, most: int) -> bytes:
 
 
 def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
-    """What is checked out, and the commits that branches and tags name."""
+    """Return what is checked out, and the commits that branches and tags name."""
     for folder in (git_folder, git_folder / "refs", git_folder / "objects"):
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise ValueError(f"{folder.name!r} is no folder")
@@ -250,7 +243,7 @@ def _temporary_index(index: bytes) -> Generator[dict[str, str]]:
 
 
 def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
-    """Ids of the files that an index names."""
+    """Return ids of the files that an index names."""
     with _temporary_index(index) as env:
         lines = run_git("ls-files", "-z", "--stage", at=ours, env=env).split("\0")
     modes = (line.split("\t")[0].split(" ") for line in lines if line)
@@ -258,7 +251,7 @@ def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
 
 
 def _write_index_tree(ours: Path, index: bytes) -> str:
-    """The tree that an index is; empty: it has conflicts, or files that were only announced."""
+    """Return the tree that an index is; empty: it has conflicts, or files that were only announced."""
     with _temporary_index(index) as env:
         try:
             return run_git("write-tree", at=ours, env=env)

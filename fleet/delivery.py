@@ -5,21 +5,21 @@ runs in this worker's mirror, not in the clone, whose settings and hooks the run
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
 
+from interlock import engine
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
-from interlock.engine.driver.runner import begin_run
-from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.run_files import run_repository
@@ -36,10 +36,8 @@ from interlock.fleet.checkout import (
     read_stored_commits,
 )
 from interlock.fleet.commits import CloneCommits, open_stored_objects
-from interlock.fleet.left_behind import MOST, list_left_behind
 from interlock.fleet.mirrors import Mirror, run_git
-from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
-from interlock.services.snapshots.snapshots import repository_name
+from interlock.services.snapshots.snapshots import ShadowRepository, repository_name
 from interlock.state.calls import ToolResult, error_result
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.repository import Repository
@@ -48,6 +46,9 @@ from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs
 
 _AUTHOR = "Interlock"
 _GIT = ".git"
+_MOST_NAMED = 50
+"""Files that aren't delivered and are named."""
+_CHUNK = 1 << 20
 _ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
 """What is told of a clone's own repository: anew by each host that delivers."""
 
@@ -123,17 +124,83 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
     return bool(pushing)
 
 
-def _list_left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
+def _list_left_behind(files: Checkout, snapshots: ShadowRepository, last: str) -> list[str]:
     kept = {*snapshots.read_contents(last).files} if last else set[str]()
-    listed = run_git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
+    entries = _tree_entries(files.mirror, files.options["commit"])
+    return _find_undelivered(files.folder, kept, {path: about.split()[2] for path, about in entries.items()})
+
+
+def _find_undelivered(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
+    """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
+
+    `kept`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
+    """
+    known = {*kept, *committed}
+    full = {str(above) for path in known for above in PurePosixPath(path).parents}
+    return sorted(_iterate_undelivered(folder, "", full, kept, committed))
+
+
+def _iterate_undelivered(
+    folder: Path, where: str, full: Collection[str], kept: Collection[str], committed: Mapping[str, str]
+) -> Iterator[str]:
+    try:
+        with os.scandir(folder / where) as found:
+            entries = [*found]
+    except OSError:  # the run took the right to list it away
+        yield f"{where}/"
+        return
+    for entry in entries:
+        path = f"{where}/{entry.name}" if where else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if path in full:
+                yield from _iterate_undelivered(folder, path, full, kept, committed)
+            elif entry.name != ".git" and not _is_empty_folder(entry.path):
+                yield f"{path}/"
+        elif path not in kept and committed.get(path) != _blob_id_or_empty(Path(entry)):
+            yield path
+
+
+def _is_empty_folder(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return not any(found)
+    except OSError:
+        return False
+
+
+def _blob_id_or_empty(file: Path) -> str:
+    """Return Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
+    try:
+        return _blob_id(file)
+    except OSError:
+        return ""
+
+
+def _blob_id(file: Path) -> str:
+    found = file.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        target = os.fsencode(file.readlink())
+        return hashlib.sha1(b"blob %d\0" % len(target) + target, usedforsecurity=False).hexdigest()
+    if not stat.S_ISREG(found.st_mode):
+        return ""
+    digest = hashlib.sha1(b"blob %d\0" % found.st_size, usedforsecurity=False)
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
+    """Return the files of a commit: path → mode, kind and id."""
+    listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, at=mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
-    return list_left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
+    return {path: about for about, _, path in entries}
 
 
 def _format_left_behind(left: Sequence[str]) -> bytes:
-    """The lines before a patch, which `git apply` skips."""
-    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:MOST])
-    more = f"… and {len(left) - MOST} more\n" if len(left) > MOST else ""
+    """Return the lines before a patch, which `git apply` skips."""
+    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:_MOST_NAMED])
+    more = f"… and {len(left) - _MOST_NAMED} more\n" if len(left) > _MOST_NAMED else ""
     return f"{named}{more}\n".encode(errors="surrogateescape") if left else b""
 
 
@@ -144,11 +211,11 @@ _LIKELY_SECRET = re.compile(
 
 
 def _find_likely_secrets(
-    mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str
+    mirror: Mirror, commit: str, snapshots: ShadowRepository, first: str, last: str
 ) -> list[str]:
-    """Files with such names that the run made, and the commit that was cloned hasn't."""
+    """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2] for entry in snapshots.format_index_entries(first, last).split("\0") if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -160,7 +227,7 @@ def _find_likely_secrets(
 
 
 def _exclude_paths(changes: str, paths: Collection[str]) -> str:
-    """Entries of `changed_entries`, except those of these files."""
+    """Return entries for git's index, except those of these files."""
     entries = (entry for entry in changes.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
 
@@ -170,14 +237,14 @@ def _withheld_paths(what: Mapping[str, str]) -> list[str]:
 
 
 def _push_run_id(home: Path, run: str, last: str) -> str:
-    """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
+    """Return the id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {last}")
     while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
         name = derive_run_id(f"delivery of {run} at {last}, after {name}")
     return name
 
 
-def _open_snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
+def _open_snapshots(home: Path, folder: Path, *commits: str) -> ShadowRepository:
     return repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
@@ -200,16 +267,11 @@ def _enqueue_push_run(
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": push_command(what), "description": f"deliver run {run}"}}
-    asyncio.run(_begin_tools_run({"calls": [call]}, begun, name))
-
-
-async def _begin_tools_run(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
-    with provide_stop() as stop:
-        return await begin_run("tools", input, options, [], name, stop)
+    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))
 
 
 def push_command(what: Mapping[str, str]) -> str:
-    """The push as people and the policy see it."""
+    """Return the push as people and the policy see it."""
     return f"git push {what['url']} HEAD:refs/heads/{_branch_name(what)}"
 
 
@@ -218,7 +280,7 @@ def _branch_name(what: Mapping[str, str]) -> str:
 
 
 def push_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
-    """The shell that pushes, in the run that delivers another; other runs have no tools of their own."""
+    """Return the shell that pushes, in the run that delivers another; other runs have no tools of their own."""
     return {TOOL.name: _make_push_tool(home, folder, what)} if "pushes" in what else {}
 
 
@@ -266,7 +328,7 @@ def _push_changes(home: Path, folder: Path, what: Mapping[str, str]) -> str:
 
 def _build_commit(
     mirror: Mirror,
-    snapshots: Snapshots,
+    snapshots: ShadowRepository,
     run: RunRow,
     what: Mapping[str, str],
     borrowed: Sequence[Path],
@@ -293,11 +355,11 @@ def _build_commit(
         if parent != what["commit"]:
             undone = _undone_changes(mirror, snapshots, what, parent, env)
             run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _exclude_paths(snapshots.index_entries(what["first"], what["last"]), kept_back)
+        changes = _exclude_paths(snapshots.format_index_entries(what["first"], what["last"]), kept_back)
         run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = run_git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
-        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:MOST]]
+        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:_MOST_NAMED]]
         about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in not_pushed if path.isprintable())
         if parent != what["commit"] and tree == run_git(
             "rev-parse", f"{parent}^{{tree}}", at=mirror.folder, env=env
@@ -307,7 +369,7 @@ def _build_commit(
 
 
 def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
-    """Whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
+    """Return whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
     if its_own in ("", cloned):
         return False
     try:
@@ -320,20 +382,19 @@ def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str
 
 
 def _undone_changes(
-    mirror: Mirror, snapshots: Snapshots, what: Mapping[str, str], its_own: str, env: dict[str, str]
+    mirror: Mirror, snapshots: ShadowRepository, what: Mapping[str, str], its_own: str, env: dict[str, str]
 ) -> str:
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
     span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
     committed = [path for path in run_git(*span, at=mirror.folder, env=env).split("\0") if path]
     known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
-    listed = run_git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
-    cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
+    cloned = _tree_entries(mirror, what["commit"])
     gone = f"0 {'0' * 40}"
     return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 
 
 def _author_identity(mirror: Mirror) -> list[tuple[str, str]]:
-    """Name and address of whoever the worker's git settings name."""
+    """Return name and address of whoever the worker's git settings name."""
 
     def setting(name: str, default: str) -> str:
         return run_git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)

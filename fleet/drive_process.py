@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from interlock import engine
 from interlock.engine.driver.run_definition import WORKER_DOOR
-from interlock.engine.driver.runner import resume_run
-from interlock.engine.driver.stop import provide_stop
-from interlock.engine.options import Options, Outcome
+from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up, note_stopped, submitted
@@ -27,7 +26,7 @@ from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver_outcome, push_tools
 from interlock.fleet.postgres_sessions import limit_idle_time
 from interlock.services.sandbox.sandbox import sandbox_error_cause
-from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
+from interlock.services.secrets.environment import clear_own_environment, without_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
 TRY_AGAIN = 3
@@ -43,13 +42,13 @@ def main(run: str, at: str) -> int:
     threading.Thread(target=exit_with_worker, daemon=True).start()
     clear_own_environment()
     limit_idle_time(_IDLE_S)
-    limits, env = FleetLimits(), drop_store_variables(os.environ)
+    limits, env = FleetLimits(), without_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, clone_folder(os.environ)):
             options = options_for_clone(options, run, files)
-        outcome = asyncio.run(_drive_run(run, options))
+        outcome = asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
@@ -69,11 +68,6 @@ def main(run: str, at: str) -> int:
     if files:
         deliver_outcome(home, files, outcome, options)
     return 0
-
-
-async def _drive_run(run: str, options: Options) -> Outcome:
-    with provide_stop() as stop:
-        return await resume_run(run, [], None, options, [], stop)
 
 
 def _give_up_run(home: Path, run: str, kind: str, why: str) -> int:

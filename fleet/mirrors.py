@@ -15,7 +15,8 @@ from pathlib import Path
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
 from interlock.state.errors import RunError
-from interlock.state.repository import FleetSettings, Repository
+from interlock.state.repository import Repository
+from interlock.state.settings import FleetSettings
 
 _PATIENCE_S = 900
 _PATIENCE_AT_DOOR_S = 10

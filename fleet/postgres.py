@@ -12,8 +12,8 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from interlock.engine.store import display_store_address
 from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
 from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
+from interlock.engine.store.jobs import Jobs
 from interlock.engine.store.tables import Write
-from interlock.fleet.jobs import ProcrastinateJobs
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions
 from interlock.fleet.postgres_sessions import (
     READS,
@@ -22,6 +22,7 @@ from interlock.fleet.postgres_sessions import (
     named_row_factory,
     open_session,
 )
+from interlock.fleet.queue_schema import make_queue_app
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
@@ -69,8 +70,8 @@ class PostgresConnection(Connection):
         return self._own
 
     @property
-    def jobs(self) -> ProcrastinateJobs:
-        return ProcrastinateJobs(self.raw)
+    def jobs(self) -> Jobs:
+        return Jobs(self, self.raw, make_queue_app)
 
     @property
     def _own(self) -> "psycopg.Connection[Any]":
@@ -87,13 +88,10 @@ class PostgresConnection(Connection):
             self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
-        found = self._execute_raw(sql, values)
+        found = self.ask(sql, values)
         return self._sync_pipeline(found) if sql.lstrip().startswith(self.reads) else found
 
-    def ask(self, sql: str, values: Values = ()) -> Rows:
-        return self._execute_raw(sql, values)
-
-    def _execute_raw(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
+    def ask(self, sql: str, values: Values = ()) -> "psycopg.Cursor[Any]":
         return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
 
     def _cursor(self) -> "psycopg.Cursor[Any]":
@@ -295,7 +293,7 @@ class Postgres(Adapter):
 
 
 def _read_schema_versions(conn: Connection) -> dict[int, float]:
-    """Versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
+    """Return versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
         dict(conn.execute("select version, at from store_version order by version").fetchall())
@@ -305,7 +303,7 @@ def _read_schema_versions(conn: Connection) -> dict[int, float]:
 
 
 def is_schema_newer(conn: Connection) -> bool:
-    """Whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
+    """Return whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
     return max(_read_schema_versions(conn), default=0) > SCHEMA_VERSION
 
 

@@ -14,12 +14,12 @@ COMPLETE = OF_TABLES + 4
 
 
 def table_definitions() -> str:
-    """The statements that make the tables, or what a store of an earlier version lacks of them."""
+    """Return the statements that make the tables, or what a store of an earlier version lacks of them."""
     return _read_sql_file("postgres.sql")
 
 
 def administrator_sql(queue: str) -> str:
-    """SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
+    """Return SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
 
     `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
     """

@@ -134,7 +134,7 @@ def _row_class(columns: tuple[str, ...]) -> type[_Row]:
 
 
 def connection_string(path: Path, **more: str) -> str:
-    """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
+    """Return what libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
     address, password = read_store_address(path), os.environ.get("PGPASSWORD", "")
     given = conninfo_to_dict(address)
     if password and "password" not in given:
@@ -147,7 +147,7 @@ def connection_string(path: Path, **more: str) -> str:
 
 
 def open_session(path: Path, options: str) -> Session:
-    """A session of its own; `return_to_pool` it after its use."""
+    """Return a session of its own; `return_to_pool` it after its use."""
     key = (os.getpid(), read_store_address(path), options)
     now = time.monotonic()
     if (kept := _kept.pop(key, None)) and kept.is_usable():

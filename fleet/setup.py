@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
@@ -12,9 +11,6 @@ from interlock.fleet.checkout import load_fleet_settings
 from interlock.fleet.postgres_schema import administrator_sql
 from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
-
-if TYPE_CHECKING:
-    from interlock.fleet.worker import Start
 
 _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
@@ -28,15 +24,13 @@ def create_store_and_queue(home: Path) -> None:
             queue_schema.create_queue_indexes(conn)
 
 
-def run_worker(
-    home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
-) -> None:
-    """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
+def run_worker(home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None]) -> None:
+    """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing."""
     from interlock.fleet.worker import Worker  # which needs the extra
 
     create_store_and_queue(home)
     with explain_store_errors(Store(home).path), queue_schema.unwrap_queue_errors():
-        asyncio.run(Worker(home, queues, concurrency, report, start).work())
+        asyncio.run(Worker(home, queues, concurrency, report).work())
 
 
 def setup_sql() -> str:
@@ -51,7 +45,7 @@ _OUTSIDE = "commands run as the worker's user and can read what it can, keys and
 
 
 def describe_isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
-    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
+    """Return what keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
 
     `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
     can isolate what must be isolated.

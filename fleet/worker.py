@@ -6,21 +6,21 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.store import Store, queue
-from interlock.engine.store.connection import Connection, Unsure
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import Unsure
 from interlock.engine.store.leases import revoke_leases_of_process
 from interlock.engine.store.rate_limits import admit, leave, release
 from interlock.engine.store.runs import set_run_error
-from interlock.fleet import drive_process as drive_process
-from interlock.fleet import queue_schema
-from interlock.fleet import schedule_process as start_process
+from interlock.fleet import drive_process, queue_schema, schedule_process
 from interlock.fleet.postgres import is_schema_newer
 from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
 from interlock.state.errors import BusyError, StoreError
@@ -53,25 +53,6 @@ _UPGRADED = (
 )
 
 
-class Process(Protocol):
-    """The process of one run."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-    def send_signal(self, number: int, /) -> None: ...
-
-
-class Start(Protocol):
-    """Starts a module's `main` in a process of its own, which holds `stdin` and `stderr`."""
-
-    def __call__(
-        self, module: str, /, *arguments: str, env: Mapping[str, str], stdin: int, stderr: int
-    ) -> Process: ...
-
-
 class _LineHandler(logging.Handler):
     """What the queue and its connections warn of, in a line each."""
 
@@ -91,16 +72,15 @@ class _LineHandler(logging.Handler):
 
 @dataclass
 class Worker:
-    """`report` is given a line for people on each thing that happens; `start` starts the process of a run."""
+    """`report` is given a line for people on each thing that happens."""
 
     home: Path
     queues: Sequence[str]
     concurrency: int
     report: Callable[[str], None]
-    start: Start
     _taken: set[str] = field(default_factory=set[str])
     """Runs whose job it has; on a busy machine a process takes its time to start."""
-    _driving: dict[str, Process] = field(default_factory=dict[str, Any])
+    _driving: dict[str, Child] = field(default_factory=dict[str, Any])
     _stopping: bool = False
     _seen: dict[Unsure, float] = field(default_factory=dict[Unsure, float])
     """What the sweep found, and since when."""
@@ -215,8 +195,7 @@ class Worker:
             await self._write_with_retry(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
-            stopped = partial(queue.note_stopped, run=run, kind="cancelled")
-            await self._write_with_retry(stopped)
+            await self._write_with_retry(partial(queue.note_stopped, run=run, kind="cancelled"))
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
@@ -235,12 +214,15 @@ class Worker:
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
         what = f"schedule {schedule}"
-        code, _, said, _ = await self._run_process(context, what, start_process.__name__, schedule, str(due))
+        code, _, said, _ = await self._run_process(
+            context, what, schedule_process.__name__, schedule, str(due)
+        )
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
-            again = partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
-            await self._write_with_retry(again)
+            await self._write_with_retry(
+                partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
+            )
 
     async def _run_process(
         self, context: "JobContext", what: str, module: str, *words: str
@@ -252,7 +234,7 @@ class Worker:
             with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
                 streams = {"stdin": stdin, "stderr": said.fileno()}
                 process = await asyncio.to_thread(
-                    lambda: self.start(module, *words, str(self.home), env=env, **streams)
+                    FORKER.start, module, *words, str(self.home), env=env, **streams
                 )
                 self._driving[what] = process
                 self.report(f"{what}: driven by process {process.pid}")
@@ -263,7 +245,7 @@ class Worker:
                 os.close(end)
             self._driving.pop(what, None)
 
-    async def _wait_until_ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
+    async def _wait_until_ended(self, process: Child, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
         while (code := process.poll()) is None:
             await asyncio.sleep(_LOOK_S)
@@ -327,7 +309,7 @@ class Worker:
 
 
 def _is_removed_as_stalled(error: Exception) -> bool:
-    """Whether it couldn't take a job because another worker, at its start, removed it as silent."""
+    """Return whether it couldn't take a job because another worker, at its start, removed it as silent."""
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 

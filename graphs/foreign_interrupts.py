@@ -21,12 +21,8 @@ from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
 from interlock.graphs.foreign_requests import interrupt_requests, resume_value, to_json_value
-from interlock.graphs.langgraph_internals import (
-    earlier_interrupt_id,
-    interrupting_task,
-    is_interrupt_id,
-    validate_answer,
-)
+from interlock.graphs.langgraph_internals import earlier_interrupt_id, interrupting_task, validate_answer
+from interlock.graphs.stored_channels import is_interrupt_id
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
 

@@ -1,11 +1,10 @@
 """langgraph_internals: every touch of LangGraph's internals, which `pyproject.toml` pins; how graphs are driven.
 
-Those of its serializer are in `stored_values.py`. A release that changes one fails tests: those of runs, and
-`tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph themselves, because commands that
-only read rows need the names of channels, too.
+Names in a store are in `stored_channels.py`, those of its serializer in `stored_values.py`. A release that changes one
+fails tests: those of runs, and `tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph
+themselves: a start that only looks for workflows doesn't load it.
 """
 
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -14,43 +13,11 @@ from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from interlock.state.names import ERROR_HANDLER
+from interlock.graphs.stored_channels import EDGE, INPUT, PAYLOADS, WHOLE
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.types import Send
-
-_EDGE = "branch:to:"
-"""Prefix of the channel through which an edge triggers a node."""
-WHOLE = "__root__"
-"""The one channel of a state that has no keys, such as a list of messages."""
-RESERVED = "__pregel_"
-"""Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
-_PAYLOADS = "__pregel_tasks"
-"""The channel of `Send`s that wait for their tasks."""
-INPUT = "__start__"
-"""The channel of the graph's input, and the node that turns it into state."""
-_PULL = "__pregel_pull"
-_PULLED = f"~{_PULL}, "
-"""How the stored path of a task begins that edges lead to."""
-_SENT = ", node:"
-"""Before the node in a path that LangGraph gave none."""
-BOOKKEEPING = frozenset(
-    {
-        "__interrupt__",
-        "__error__",
-        "__error_source_node__",
-        "__resume__",
-        "__scheduled__",
-        "__pregel_resuming",
-    }
-)
-"""Channels of a task's writes that aren't its update."""
-
-
-def is_interrupt_id(text: str) -> bool:
-    """Whether LangGraph takes a resume's key for the id of an interrupt: 32 hexadecimal digits."""
-    return re.fullmatch("[0-9a-f]{32}", text) is not None
 
 
 def interrupting_task() -> tuple[str, object]:
@@ -145,7 +112,7 @@ def unconditional_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
 
     written = [one for one in compiled.nodes[node].writers if isinstance(one, ChannelWrite)]
     entries = [entry for one in written for entry in one.writes if isinstance(entry, ChannelWriteEntry)]
-    return [(one.channel, one.value) for one in entries if one.channel.startswith((_EDGE, "join:"))]
+    return [(one.channel, one.value) for one in entries if one.channel.startswith((EDGE, "join:"))]
 
 
 def node_parts(compiled: Any, node: str) -> Iterator[Any]:
@@ -236,68 +203,6 @@ _NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Stands for the task of what a resume writes."""
 
 
-def node_named_by_error(error: BaseException) -> str:
-    """The node that raised, or whose state couldn't be made, as a note on the error names it; empty: none."""
-    notes = "\n".join(getattr(error, "__notes__", ()))
-    found = re.search(r"^(?:Before|During) task with name '(.+?)'", notes, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
-    """The nodes that a checkpoint leads to, by its channels' values."""
-    yield from due_nodes(values)
-    yield from (send.node for send in values.get(_PAYLOADS, ()))
-
-
-def has_due_work(values: Mapping[str, Any]) -> bool:
-    """Whether a node, a payload or the input waits in a checkpoint with these values."""
-    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, INPUT)) for key in values)
-
-
-def due_nodes(values: Mapping[str, Any]) -> list[str]:
-    """The nodes that edges lead to in a checkpoint with these values; payloads aren't among them."""
-    return [key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE)]
-
-
-def pending_input(values: dict[str, Any]) -> dict[str, Any]:
-    """The input that a checkpoint holds until it is state; empty: it is."""
-    return values.get(INPUT, {})
-
-
-def is_internal_channel(channel: str) -> bool:
-    """Whether LangGraph made the channel: no graph declares it."""
-    return channel.startswith((_EDGE, "__"))
-
-
-def holds_graph_values(channel: str, value: Any) -> bool:
-    """Whether what is in a channel is of the graph: its state, input, results or payloads, not how it goes on."""
-    is_way = channel.startswith(_EDGE) or channel in BOOKKEEPING
-    return not is_way and not (channel == _PAYLOADS and not value)
-
-
-def is_input_task(task_path: str) -> bool:
-    """Whether a task, by its path, is LangGraph's own first one."""
-    return task_path.endswith(INPUT)
-
-
-def payload_task_path(task_path: str, node: str) -> str:
-    """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
-    return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
-
-
-def edge_task_path(node: str) -> tuple[str, str]:
-    """Return the path, as snapshots show it, of a node's task that edges lead to."""
-    return _PULL, node
-
-
-def node_of_task_path(task_path: str) -> str:
-    """The node that a task runs, by its stored path; empty: it isn't named there."""
-    if task_path.startswith(_PULLED):
-        node, _, handled = task_path.removeprefix(_PULLED).partition(", ")
-        return f"{ERROR_HANDLER}{node}" if handled.startswith("node_error_handler") else node
-    return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
-
-
 def read_channels(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
     """The state as a task sees it that got a payload instead."""
     from langgraph.pregel._read import ChannelRead
@@ -312,15 +217,15 @@ def write_update(
     from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 
     entries = [ChannelWriteEntry(key, value) for key, value in update.items()]
-    ways = [ChannelWriteEntry(_EDGE + t, None) if isinstance(t, str) else t for t in targets]
+    ways = [ChannelWriteEntry(EDGE + t, None) if isinstance(t, str) else t for t in targets]
     ChannelWrite.do_write(config, [*entries, *ways])
 
 
 def start_state(targets: "Sequence[str | Send]") -> dict[str, Any]:
     """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
-    ways: dict[str, Any] = {_EDGE + target: None for target in targets if isinstance(target, str)}
+    ways: dict[str, Any] = {EDGE + target: None for target in targets if isinstance(target, str)}
     if sent := [target for target in targets if not isinstance(target, str)]:
-        ways[_PAYLOADS] = sent
+        ways[PAYLOADS] = sent
     return ways
 
 
@@ -367,11 +272,6 @@ def raise_id_clock(newest: str) -> None:
     bits = UUID(newest).int
     stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
     ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
-
-
-def missing_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
-    """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
-    return [node for node in pending_nodes(values) if node not in nodes]
 
 
 def is_graph(found: object) -> bool:

@@ -8,10 +8,10 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 
-from interlock.graphs.contract import type_hints
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_node_sources import graph_code_digest
 from interlock.graphs.langgraph_internals import attach_saver, compile_graph, input_fields
+from interlock.graphs.state_types import type_hints
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps

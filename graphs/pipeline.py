@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
 
-from interlock.graphs.contract import channel_types
 from interlock.graphs.graph import Compiled, Graph
 from interlock.graphs.langgraph_internals import drive_without_stream
+from interlock.graphs.state_types import channel_types
 from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusal_warnings, refusals_of_state
 from interlock.state.deps import Deps
@@ -261,7 +261,7 @@ class Pipeline:
 
     def declared(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
-        from interlock.graphs.session_hooks import cached_session_graph
+        from interlock.graphs.hook_nodes import cached_session_graph
 
         nests = "depth" in signature(self.build).parameters
         return cast(

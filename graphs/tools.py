@@ -15,8 +15,8 @@ from langgraph.graph import END, START
 from pydantic import JsonValue
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval

@@ -13,11 +13,10 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import ide_context
-from interlock.nodes.fit_window import fit_window
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
 from interlock.nodes.turn_request import (
@@ -26,6 +25,7 @@ from interlock.nodes.turn_request import (
     before_tool_selection,
     check_context,
     check_limits,
+    fit_window,
     use_model,
 )
 from interlock.state.messages import Message

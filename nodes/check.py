@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
+from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
@@ -185,8 +185,7 @@ async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         preview=_changes_preview(deps.checks.command, changes, end),
         choices=("proceed_once", "reject", "cancel"),
     )
-    write_request(runtime, request)
-    return {"label": asked_label(state), "approval": request.key}
+    return {**write_request_and_route(runtime, state, request)}
 
 
 def _request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:

@@ -1,25 +1,23 @@
 """edit: one replacement in a text: match, correct with a model if needed, get approval, apply or refuse."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.edit_target import (
-    DIFFERENCES,
-    EDIT,
-    Edit,
-    ask_helper,
-    edit_error,
-    excerpt_around,
-    external_change,
-    load_edit,
-    record_step_reason,
-    tried_call,
-)
+from interlock.nodes.helper_model import HelperAnswer, T, ask_json, parse_json_as, question_messages
 from interlock.nodes.requests import load_request_and_answer, rejection_result, write_request
-from interlock.nodes.tools_results import policy_decision, record_call_decision, record_person_decision
+from interlock.nodes.tools_results import (
+    CALL,
+    earlier_calls,
+    policy_decision,
+    record_call_decision,
+    record_person_decision,
+)
 from interlock.prompts import load_prompt
 from interlock.state.calls import (
     ApprovalRequest,
@@ -31,26 +29,169 @@ from interlock.state.calls import (
     call_key_of,
     error_result,
 )
-from interlock.state.deps import Deps, await_despite_cancel
-from interlock.state.edit import EditState, FixAnswer, MeantEdit, TargetAnswer
+from interlock.state.deps import Deps, await_despite_cancel, run_in_thread
+from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.node import Part, node
+from interlock.state.node import Part, node, requesting_task
 from interlock.state.tooling import ToolRun
-from interlock.tools.file_content import TextFile, line_number_at
+from interlock.tools.file_content import TextFile, decode_text_file, line_number_at
 from interlock.tools.matcher.edit import (
     CORRECTIONS,
     EditProblem,
     PlacedEdit,
     apply_spans,
+    excerpt_near_similar,
     existing_file_problem,
+    place_corrected_edit,
     place_edit,
     place_or_correct_edit,
     unusable_strings_problem,
 )
 from interlock.tools.matcher.find import STRATEGIES
-from interlock.tools.matcher.window_edges import first_indent, reindent_to_place
+from interlock.tools.matcher.merge import first_indent, reindent_to_place
+from interlock.tools.matcher.windows import Work
 from interlock.tools.text_diff import unified_diff
+
+_ERROR_CHARS = 2_000
+"""Maximum characters of an error kept in a checkpoint."""
+
+
+@dataclass(frozen=True)
+class EditStrings:
+    """The strings being tried: what to replace, and with what."""
+
+    old: str
+    new: str
+    expected: int | None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit being tried on the current content. `file` is null if there is none."""
+
+    shown: str
+    path: str
+    file: TextFile | None
+    data: bytes
+    modified_at: float
+    strings: EditStrings
+
+    @property
+    def text(self) -> str:
+        return self.file.text if self.file else ""
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the bytes; empty: no file."""
+        return sha256(self.data).hexdigest() if self.file else ""
+
+    async def at(
+        self, find: Callable[..., PlacedEdit | EditProblem] = place_edit
+    ) -> PlacedEdit | EditProblem:
+        """Place the edit; in a thread, as large texts take a while."""
+        texts = (self.shown, self.text, self.strings.old, self.strings.new, self.strings.expected)
+        return await run_in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
+
+    async def repaired(self) -> PlacedEdit | None:
+        """Place the edit with corrected strings."""
+        texts = (self.text, self.strings.old, self.strings.new, self.strings.expected)
+        return await run_in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
+
+
+EDIT = (*CALL, "source", "helper", "helper_role")
+"""Keys that identify an edit as it is tried."""
+_MOST_TEXT = 120_000
+"""Characters of a file shown to a helper: about 30,000 tokens."""
+
+
+DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the model read it", "its time")
+"""What shows that somebody else changed the file."""
+
+
+def external_change(edit: Edit | ToolResult, state: EditState) -> str:
+    """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
+    if isinstance(edit, ToolResult):
+        return DIFFERENCES[0]
+    known, last = state.get("known_hash"), state.get("last_edit_at")
+    others = known and edit.hash != known
+    late = last and not known and edit.modified_at > last + GRACE_S
+    shown = (edit.hash != state["seen"], others, late)
+    return next((what for what, yes in zip(DIFFERENCES[1:], shown, strict=True) if yes), "")
+
+
+def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
+    """Record with the step what matched, or what differs."""
+    runtime.context.steps.reasoned(requesting_task(runtime, "An edit"), reason)
+
+
+async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
+    """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
+    call, tried = deps.journal.call(call_key_of(state)), current_strings(deps, state)
+    if state.get("source") == "content":
+        text = str(call.args.get("content"))
+        return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
+    earlier = [] if state.get("source") else earlier_calls(deps, state["message"], state["index"])
+    found = await deps.toolset.file(call, earlier)
+    if isinstance(found, ToolResult):
+        return found
+    file = None if found.data is None else decode_text_file(found.data)
+    return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
+
+
+def current_strings(deps: Deps, state: EditState) -> EditStrings:
+    """The call's own strings, or the helper's."""
+    args = deps.journal.call(call_key_of(state)).args
+    expected = args.get("expected_replacements", 1)
+    old, new = str(args["old_string"]), str(args["new_string"])
+    if state.get("helper"):
+        text = deps.transcript.message(state["helper"]).text
+        if state["helper_role"] == "edit_target":
+            if meant := parse_json_as(text, MeantEdit):
+                old = meant.corrected_target_snippet
+                new = new if meant.new_string is None else meant.new_string
+        elif fixed := parse_json_as(text, FixAnswer):
+            old, new = fixed.search, fixed.replace
+    count = expected if isinstance(expected, int) else None
+    return EditStrings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
+
+
+def tried_call(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
+    """The edit as a call; with a helper's strings, a later attempt at it."""
+    key = call_key_of(state)
+    call = deps.journal.call(key)
+    if not state.get("helper"):
+        return key, call
+    tried = current_strings(deps, state)
+    args = {**call.args, "old_string": tried.old, "new_string": tried.new}
+    amended = CallView(id=call.id, name=call.name, args=args)
+    deps.journal.amend(key.next, amended)
+    return key.next, amended
+
+
+def edit_error(code: str, message: str) -> dict[str, str]:
+    """An error in the form kept in state."""
+    return {
+        "code": code,
+        "message": message if len(message) <= _ERROR_CHARS else message[: _ERROR_CHARS - 1] + "…",
+    }
+
+
+async def ask_helper(
+    runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
+) -> HelperAnswer[T] | None:
+    """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
+    if runtime.context.info.brief:
+        return None
+    return await ask_json(
+        runtime, kind, role, question_messages(*prompt), state["message"], FIXER_TIMEOUT_S, attempts=1
+    )
+
+
+def excerpt_around(text: str, old: str) -> str:
+    """The whole text or, if long, the part around the lines most similar to `old`."""
+    return text if len(text) <= _MOST_TEXT else excerpt_near_similar(text, old, _MOST_TEXT)
+
 
 _CODES = {
     "path_refused": "outside_workspace",
@@ -61,7 +202,7 @@ _CODES = {
 """File system problem → error code of an edit."""
 _EXACT_ONLY = frozenset({".json", ".jsonc", ".json5", ".ipynb"})
 """Files a model never corrects: a slip breaks the whole file (gemini-cli: these)."""
-_MOST = 1_000
+_EXPLANATION_CHARS = 1_000
 """Maximum characters kept of an explanation."""
 _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
 """No always-choices: this approves a single edit."""
@@ -158,7 +299,14 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
-        place_edit, edit.shown, edit.text, snippet, tried.new, tried.expected, only_exact=True
+        place_edit,
+        edit.shown,
+        edit.text,
+        snippet,
+        tried.new,
+        tried.expected,
+        work=Work(),
+        only_exact=True,
     )
     if isinstance(at, EditProblem) or snippet == tried.new:
         return {"label": "not found"}
@@ -218,7 +366,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     asked = await ask_helper(runtime, state, "edit_fixer", FixAnswer, prompt)
     if asked is None:
         return {"label": "no answer"}
-    explained: EditState = {"explanation": asked.answer.explanation[:_MOST]}
+    explained: EditState = {"explanation": asked.answer.explanation[:_EXPLANATION_CHARS]}
     if asked.answer.noChangesRequired:
         return {**explained, "label": "no changes needed"}
     answer, old, new = asked.answer, edit.strings.old, edit.strings.new

@@ -1,7 +1,5 @@
 """requests: how a node asks a person: the request, who is notified of it, the wait, the answer."""
 
-from typing import Literal
-
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import JsonValue
@@ -35,9 +33,13 @@ def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     )
 
 
-def asked_label(state: HookWait) -> Literal["asked", "notify"]:
-    """Label for a node that has written a request: hooks are notified before waiting for the person."""
-    return "notify" if is_hooked(state, "Notification") else "asked"
+def write_request_and_route(runtime: Runtime[Deps], state: HookWait, request: ApprovalRequest) -> HookWait:
+    """Write the request, and return the update of its node: hooks are notified before the person is waited for."""
+    write_request(runtime, request)
+    return {
+        "label": "notify" if is_hooked(state, "Notification") else "asked",
+        "approval": request.key,
+    }
 
 
 @node(reads=("approval",), labels=("approval", "question", "outcome"), group="questions")

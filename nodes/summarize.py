@@ -13,11 +13,10 @@ from interlock.nodes.tools_results import CALL, recorded_result
 from interlock.prompts import load_prompt
 from interlock.state.calls import call_key_of
 from interlock.state.deps import Deps
-from interlock.state.long_outputs import PAGED, exceeds_output_rule, output_rule
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.settings import OutputRule, Settings
-from interlock.state.summarize import HEAD_SHARE, SummarizeState
+from interlock.state.summarize import HEAD_SHARE, PAGED, SummarizeState, exceeds_output_rule, output_rule
 from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.tooling import SHELL
 

@@ -11,7 +11,7 @@ from interlock.nodes.check import append_check_rule, label_for_check
 from interlock.nodes.hooks import fires
 from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
-from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
+from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.conversation import initial_prompt_state, refusal_line, refusals_of_state
@@ -224,8 +224,7 @@ def _write_task_request(
         choices=("proceed_once", "reject", "cancel"),
         questions=({"question": why},) if what == "guidance" else (),
     )
-    write_request(runtime, request)
-    return {"label": asked_label(state), "approval": request.key}
+    return {**write_request_and_route(runtime, state, request)}
 
 
 @node(

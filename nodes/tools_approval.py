@@ -8,15 +8,16 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.nodes.requests import (
-    asked_label,
     has_server_changed,
     load_request_and_answer,
     rejection_result,
-    write_request,
+    write_request_and_route,
 )
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
+    WITHOUT_RUN,
+    answer_call,
     call_status_after,
     earlier_calls,
     load_attempt,
@@ -27,7 +28,6 @@ from interlock.state.calls import (
     EDITS_ONLY,
     Answer,
     ApprovalRequest,
-    CallKey,
     CallOutcome,
     CallView,
     Preview,
@@ -69,14 +69,11 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
-        _reject_unpreviewable(deps, key, call, preview, can_foresee_previews(deps, earlier))
-        return {"label": "answered", "status": call_status_after(state["status"], "fail")}
+        refusal = _unpreviewable_result(preview, can_foresee_previews(deps, earlier))
+        return answer_call(deps, state, call, refusal, "answered")
     if preview.done and not state.get("hook_reason"):
-        deps.journal.finish(key, call, ToolResult(status="success", content=preview.done))
-        return {
-            "label": "answered",
-            "status": call_status_after(state["status"], "schedule", "execute", "succeed"),
-        }
+        done = ToolResult(status="success", content=preview.done)
+        return answer_call(deps, state, call, done, "answered", *WITHOUT_RUN)
     asks = state["asks"] + 1
     mode = approval_mode_for(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
@@ -95,14 +92,9 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         parameters=_parameter_names(deps, call),
         note=_request_note(deps, state),
     )
-    write_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
-    asked_now: DecideState = {
-        "asks": asks,
-        "approval": request.key,
-        "status": call_status_after(state["status"], event),
-    }
-    return {**asked_now, "label": asked_label(state)}
+    status = call_status_after(state["status"], event)
+    return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
 
 
 def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
@@ -115,10 +107,10 @@ def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*schema["properties"], *call.args)))
 
 
-def _reject_unpreviewable(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
+def _unpreviewable_result(preview: Preview, foreseen: bool) -> ToolResult:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
     later = "" if foreseen else " " + load_prompt("run/call_too_early").text()
-    deps.journal.finish(key, call, error_result(preview.code or "not_possible", f"{preview.problem}{later}"))
+    return error_result(preview.code or "not_possible", f"{preview.problem}{later}")
 
 
 def _request_reason(state: DecideState, verdict: Verdict) -> str:
@@ -149,12 +141,10 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     amends = answer.choice == "modify"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
     if answer.choice == "reject":
-        deps.journal.finish(key, call, rejection_result(answer))
-        return {"label": "reject", "status": call_status_after(state["status"], "fail")}
+        return answer_call(deps, state, call, rejection_result(answer), "reject")
     if answer.choice == "cancel":
         text = load_prompt("run/call_cancelled").text(reason="the user cancelled it")
-        deps.journal.finish(key, call, cancelled_result(text))
-        return {"label": "cancel", "status": call_status_after(state["status"], "cancel")}
+        return answer_call(deps, state, call, cancelled_result(text), "cancel", "cancel")
     # Files that changed on disk since the request was shown.
     if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or has_server_changed(
         deps, request

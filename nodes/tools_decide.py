@@ -7,14 +7,15 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.edit_target import current_strings
+from interlock.nodes.edit import current_strings
 from interlock.nodes.hooks import fire_hooks, fires
 from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_call
 from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, tool_info
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
-    call_status_after,
+    WITHOUT_RUN,
+    answer_call,
     earlier_calls,
     hook_names,
     hook_reason,
@@ -169,8 +170,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     if by_names and not await _is_denied_by_given_name(deps, call, state):
         named = await resolve_named_call(deps, call)
         if isinstance(named, ToolResult):
-            deps.journal.finish(key, call, named)
-            return {**_FRESH, "label": "unknown", "status": call_status_after("validating", "fail")}
+            return {**_FRESH, **answer_call(deps, state, call, named, "unknown")}
         deps.journal.amend(key.next, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
@@ -178,8 +178,8 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
     near = deps.toolset.nearest(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-    deps.journal.finish(key, call, error_result("tool_not_registered", f"No tool {call.name!r}.{hint}"))
-    return {**_FRESH, "label": "unknown", "status": call_status_after("validating", "fail")}
+    unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
+    return {**_FRESH, **answer_call(deps, state, call, unknown, "unknown")}
 
 
 async def _is_denied_by_given_name(deps: Deps, call: CallView, state: DecideState) -> bool:
@@ -210,12 +210,11 @@ def _redirect_to_plans_folder(
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, _, call = load_attempt(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
-    deps.journal.finish(key, call, error_result("invalid_tool_params", problem))
-    return {"label": "invalid", "status": call_status_after(state["status"], "fail")}
+    return answer_call(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
 
 
 @node(
@@ -227,12 +226,11 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, _, call = load_attempt(state, runtime)
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
-    deps.journal.finish(key, call, refusal)
-    return {"label": "restricted", "status": call_status_after(state["status"], "fail")}
+    return answer_call(deps, state, call, refusal, "restricted")
 
 
 @node(
@@ -254,8 +252,8 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         text = load_prompt("run/call_denied").text(tool=call.name, reason=why)
-        deps.journal.finish(key, call, error_result("policy_violation", text, rule=verdict.rule, why=why))
-        return {"label": "deny", "status": call_status_after(state["status"], "fail")}
+        denied = error_result("policy_violation", text, rule=verdict.rule, why=why)
+        return answer_call(deps, state, call, denied, "deny")
     # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _should_correct_edit(deps, state, call):
@@ -301,13 +299,10 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         return {"label": "corrected", "attempt": key.next.attempt}
     if state["edit_status"] == "already_applied":
         text = load_prompt("run/edit_already_there").text(explanation=state.get("explanation") or "")
-        deps.journal.finish(key, call, ToolResult(status="success", content=text))
-        return {
-            "label": "answered",
-            "status": call_status_after(state["status"], "schedule", "execute", "succeed"),
-        }
-    deps.journal.finish(key, call, error_result(state["error"]["code"], state["error"]["message"]))
-    return {"label": "answered", "status": call_status_after(state["status"], "fail")}
+        done = ToolResult(status="success", content=text)
+        return answer_call(deps, state, call, done, "answered", *WITHOUT_RUN)
+    failed = error_result(state["error"]["code"], state["error"]["message"])
+    return answer_call(deps, state, call, failed, "answered")
 
 
 @fires(
@@ -322,10 +317,9 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
     outcome = await fire_hooks("BeforeTool", payload, state, runtime, call.name)
     if outcome.stop is not None or outcome.decision == "block":
-        _journal_hook_refusal(deps, key, call, outcome)
         record_hook_decision(runtime, key, "BeforeTool", outcome)
         label = "blocked" if outcome.stop is None else "stopped"
-        return {"label": label, "status": call_status_after(state["status"], "fail")}
+        return answer_call(deps, state, call, _hook_refusal(outcome), label)
     amended = _amend_arguments(deps, key, call, outcome)
     record_hook_decision(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
@@ -344,12 +338,12 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     return {**found, "by_hook": True} if amended else found
 
 
-def _journal_hook_refusal(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> None:
+def _hook_refusal(outcome: HookOutcome) -> ToolResult:
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
     why = outcome.stop or hook_reason(outcome)
     prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
     result = error_result(kind, load_prompt(prompt).text(reason=why), hook=hook_names(outcome), why=why)
-    deps.journal.finish(key, call, result.model_copy(update={"stop": outcome.stop and why}))
+    return result.model_copy(update={"stop": outcome.stop and why})
 
 
 def _amend_arguments(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:

@@ -35,9 +35,9 @@ from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
-from interlock.state.long_outputs import exceeds_output_rule, output_rule
 from interlock.state.messages import Message
 from interlock.state.node import node, requesting_task
+from interlock.state.summarize import exceeds_output_rule, output_rule
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
 

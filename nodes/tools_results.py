@@ -24,12 +24,12 @@ from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
 from interlock.state.node import requesting_task
 from interlock.state.run import is_hooked
-from interlock.state.tools import ExecuteState
+from interlock.state.tools import DecideState, ExecuteState
 
 CALL = ("message", "index", "attempt")
+"""Keys that identify an attempt at a call."""
 MODES = ("approval_mode", "chosen_mode")
 """What `approval_mode_for` reads."""
-"""Keys that identify an attempt at a call."""
 _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
@@ -51,11 +51,24 @@ EXECUTED = tuple(
 """Moves of a node that sees a scheduled call to its end. An execution begins without a status: as if just decided."""
 
 
+WITHOUT_RUN = ("schedule", "execute", "succeed")
+"""Events of a call that has succeeded without being run."""
+
+
 def call_status_after(status: str, *events: str) -> str:
     """The call's status after these events (`ToolCallChart`)."""
     for event in events:
         status = next_state(ToolCallChart, status, event)
     return status
+
+
+def answer_call(
+    deps: Deps, state: DecideState, call: CallView, result: ToolResult, label: str, *events: str
+) -> DecideState:
+    """Journal the result of a call that isn't run, and return its node's update. Without events the call has failed."""
+    deps.journal.finish(call_key_of(state), call, result)
+    status = call_status_after(state.get("status", "validating"), *(events or ("fail",)))
+    return {"label": label, "status": status}
 
 
 def recorded_result(journal: Journal, key: CallKey) -> ToolResult:

@@ -36,9 +36,8 @@ from interlock.state.events import (
     Retry,
     Thought,
 )
-from interlock.state.finish_reasons import BLOCKED
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
-from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
+from interlock.state.messages import BLOCKED, Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, requesting_task
 from interlock.state.run import is_hooked
 from interlock.state.text import is_visible

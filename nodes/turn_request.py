@@ -1,12 +1,14 @@
-"""turn_request: what a turn sends: limits, the model, and hooks' changes to the request."""
+"""turn_request: what a turn sends: limits, the model, hooks' changes, and what is left out to fit a window."""
 
-from collections.abc import Sequence
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import conversation_size, unsent_messages
+from interlock.nodes.compress_snapshot import conversation_size, count_tokens, unsent_messages
 from interlock.nodes.hooks import fire_hooks, fires, prompt_end, warn_about_hook
 from interlock.nodes.turn_messages import (
     REQUEST,
@@ -21,15 +23,16 @@ from interlock.nodes.turn_messages import (
     request_for_hooks,
 )
 from interlock.nodes.turn_reply import accept_answer
+from interlock.prompts import load_prompt
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
 from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
-from interlock.state.messages import Message, estimate_message
+from interlock.state.messages import Message, ToolDeclaration, estimate_message
 from interlock.state.node import node, requesting_task
 from interlock.state.run import is_hooked
-from interlock.state.text import format_count
+from interlock.state.text import estimate_tokens, format_count, join_some
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {
@@ -245,3 +248,95 @@ def _routing_label(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
 def _has_request_hooks(state: TurnState) -> bool:
     """Whether hooks on either event before the request must run; the first one's node leads to the second."""
     return is_hooked(state, "BeforeModel") or is_hooked(state, "BeforeToolSelection")
+
+
+_ROOM = 0.7
+"""Share of the window that is filled at most once outputs were left out."""
+_SPARED = 200
+"""Tokens of an output up to which it stays."""
+_NAMED = 3
+_FILE = re.compile(r"^--- (.+?) \([^()\n]*\) ---\n.*?^--- end of \1 ---", re.M | re.S)
+"""A memory file as `format_memory_file` writes it."""
+
+
+@node(
+    reads=(*REQUEST, "model", "overflows"),
+    writes=("head", "last_prompt_tokens", "turn_status", "error"),
+    labels=("shortened", "full"),
+    group="errors",
+)
+async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Leave out the largest outputs until the rest fits; all of them, if the model refused what seemed to fit."""
+    deps = runtime.context
+    model = state.get("sticky_model") or deps.models.resolve(state["model"])
+    limit = deps.models.context_window(model)
+    messages = deps.transcript.read(state["head"])
+    tools = (await build_turn_request(state, deps)).tools
+    left = deps.models.scale_estimate(model, count_tokens(messages) + _count_tool_tokens(tools))
+    refused_again = state.get("overflows", 0) > 1
+    changed = False
+    for index in _largest_outputs(messages):
+        if left <= _ROOM * limit and changed and not refused_again:
+            break
+        before = count_tokens([messages[index]])
+        messages[index] = await _replace_output(messages[index], deps)
+        left -= deps.models.scale_estimate(model, before - count_tokens([messages[index]]))
+        changed = True
+    if changed:
+        head = deps.transcript.append("", messages, continues=state["head"])
+        fitted: TurnState = {"head": head, "last_prompt_tokens": 0, "turn_status": "", "error": {}}
+        return {**fitted, "label": "shortened"}
+    message = _explain_overflow(model, limit, messages, tools, deps)
+    error = {"type": "context_overflow", "message": message}
+    # The next prompt is tried: its window, its instructions or what it asks may have changed.
+    return {"label": "full", "turn_status": "context_overflow", "error": error, "last_prompt_tokens": 0}
+
+
+def _largest_outputs(messages: Sequence[Message]) -> list[int]:
+    sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
+    return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
+
+
+async def _replace_output(message: Message, deps: Deps) -> Message:
+    """The file is on disk before anything refers to it."""
+    path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+    text = load_prompt("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
+    return message.model_copy(update={"content": text})
+
+
+def _count_tool_tokens(tools: Sequence[ToolDeclaration]) -> int:
+    return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)
+
+
+def _explain_overflow(
+    model: str, limit: int, messages: Sequence[Message], tools: Sequence[ToolDeclaration], deps: Deps
+) -> str:
+    """Say what fills the window, the largest first, and what to do about it."""
+    shares: dict[str, int] = {}
+    for name, tokens in [*_token_shares(messages), ("the declarations of tools", _count_tool_tokens(tools))]:
+        shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
+    largest = sorted(shares, key=lambda name: -shares[name])
+    filling = join_some([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
+    return (
+        f"The request has about {sum(shares.values()):,} tokens, {model!r} takes {limit:,}. "
+        f"It is filled by {filling}. Shorten {largest[0]}, or choose a model with a larger window (-m)."
+    )
+
+
+def _token_shares(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
+    """Yield each part of the conversation with its plain estimate, files of instructions by name."""
+    asked = max(
+        (i for i, m in enumerate(messages) if m.role == "user" and m.origin in (None, "person")), default=-1
+    )
+    for index, message in enumerate(messages):
+        whole = count_tokens([message])
+        for file in _FILE.finditer(message.text) if message.origin == "context" else ():
+            tokens = estimate_tokens(file[0])
+            whole -= tokens
+            yield file[1], tokens
+        if message.role == "system":
+            yield "the system prompt", whole
+        elif message.origin == "context":
+            yield "the context of the workspace", whole
+        else:
+            yield "the prompt" if index == asked else "the conversation", whole

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, JsonValue
 
 from interlock.nodes.helper_model import parse_json_as, request_reply, unusable_reason
-from interlock.nodes.requests import asked_label, load_request_and_answer, write_request
+from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.nodes.tools_results import record_person_decision, recorded_result
 from interlock.prompts import load_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, RequestKind, ToolResult
@@ -187,8 +187,7 @@ def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence
             parameters=(*args,),
             questions=({"question": f"{question}\n\n{text}".strip(), "options": [*options]},) if asks else (),
         )
-        write_request(runtime, request)
-        return {"label": asked_label(state), "approval": request.key}
+        return write_request_and_route(runtime, state, request)
 
     return ask
 

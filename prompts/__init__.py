@@ -33,7 +33,7 @@ class Prompt:
     system: str | None = None
 
     def text(self, **values: str) -> str:
-        """The body with its slots filled. Raises `SetupError` for missing and extra inputs."""
+        """Return the body with its slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is not None:
             raise SetupError(f"Prompt {self.name!r} has the parts System and User; use parts(), not text().")
         return self._fill(self.user, values)
@@ -54,7 +54,7 @@ class Prompt:
 
 
 def parse_prompt(name: str, source: str) -> Prompt:
-    """A prompt from its file's text. Raises `SetupError` naming what is wrong with it."""
+    """Return a prompt from its file's text. Raises `SetupError` naming what is wrong with it."""
     source = source.replace("\r\n", "\n")
     front = _FRONT.match(source)
     if front is None:
@@ -83,7 +83,7 @@ def load_prompt(name: str) -> Prompt:
 
 
 def render_prompt(name: str, **values: str) -> str:
-    """The shipped one-body prompt `name` with its slots filled."""
+    """Return the shipped one-body prompt `name` with its slots filled."""
     return load_prompt(name).text(**values)
 
 
@@ -95,7 +95,7 @@ def prompts_digest(folder: str) -> str:
 
 
 def prompt_names() -> list[str]:
-    """Names of all shipped prompts, sorted."""
+    """Return names of all shipped prompts, sorted."""
     found: list[str] = []
     for entry in files(__name__).iterdir():
         if entry.is_dir():

@@ -20,12 +20,12 @@ from interlock.services.hooks.hook_settings import HookBook, load_hooks
 from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
     RulePlaces,
+    RuleProblem,
     RuleText,
     list_rule_files,
     parse_rule_files,
     read_rule_files,
 )
-from interlock.services.policy.rule_schema import RuleProblem
 from interlock.services.trust import ignored_files_warning, is_trusted, list_project_files
 
 if TYPE_CHECKING:

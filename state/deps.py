@@ -98,10 +98,6 @@ class Transcript(Protocol):
         """
         ...
 
-    def continued(self, head: str) -> str:
-        """The head that the chain of `head` replaces; empty: none."""
-        ...
-
     def read(self, head: str) -> list[Message]:
         """All messages up to `head`, oldest first."""
         ...
@@ -241,8 +237,6 @@ class Agents(Protocol):
 
     def definition(self, name: str) -> AgentDefinition | None: ...
 
-    def names(self) -> list[str]: ...
-
     def open(self, instance: AgentInstance) -> str:
         """Record a sub-agent that starts; returns its id. Idempotent."""
         ...
@@ -366,9 +360,7 @@ class Token:
         try:
             yield
         finally:
-            self.loop: asyncio.AbstractEventLoop | None = None
-        """Of the drive."""
-        self.is_held = False
+            self.is_held = False
 
 
 GRACE_S = 5.0

@@ -48,7 +48,7 @@ def find_entry_point(group: str, name: str) -> EntryPoint | None:
 @cache
 def _find_in_rooms() -> dict[str, dict[str, EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}
-    for file in sorted(_ROOMS.glob("*/entry_points.txt")):
+    for file in sorted((*_ROOMS.glob("*/entry_points.txt"), *_ROOMS.glob("*/*/entry_points.txt"))):
         for entry in _read_entries(file.read_text(encoding="utf-8")):
             found.setdefault(entry.group, {})[entry.name] = entry
     return found

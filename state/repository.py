@@ -1,15 +1,8 @@
 """repository: the address of a git repository whose files a run works on, as people write it."""
 
-import os
 import re
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
-
-from pydantic import Field
-
-from interlock.state.accounting import Section
 
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?:[\w.+-]+@)?[\w.-]+:(?!:)(?!//).+")
@@ -72,28 +65,3 @@ def _refuse_password(url: str, scheme: str) -> None:
 def hide_credentials(text: str) -> str:
     """An address as it may be shown."""
     return _PASSWORD.sub(r"\1", text)
-
-
-class FleetSettings(Section):
-    """What a worker does for runs on git repositories. Only a user's own file sets it."""
-
-    trusted_repositories: list[str] = Field(default_factory=list[str], alias="trustedRepositories")
-    """Repositories whose own settings count, by address; `*` stands for anything: https://example.com/team/*."""
-    local_repositories: list[str] = Field(default_factory=list[str], alias="localRepositories")
-    """Folders of this host below which runs may name repositories with file:///PATH."""
-    sandbox: Literal["always", "untrusted"] = "always"
-    """Which runs on repositories run their commands in the sandbox; `untrusted`: not those of trusted repositories."""
-
-    def trusts(self, url: str) -> bool:
-        return any(fnmatchcase(url, pattern) for pattern in self.trusted_repositories)
-
-    def isolates(self, url: str) -> bool:
-        """Whether commands of a run on this repository must run in the sandbox."""
-        return self.sandbox == "always" or not self.trusts(url)
-
-    def refuses(self, url: str) -> bool:
-        """Whether the address names a folder of this host that runs may not name."""
-        if not url.startswith("file://"):
-            return False
-        path = Path(os.path.realpath(urlsplit(url).path))
-        return not any(path.is_relative_to(os.path.realpath(d)) for d in self.local_repositories)

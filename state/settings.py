@@ -1,15 +1,38 @@
 """settings: the typed part of settings files. Gemini's nested keys; `doctor` reports unknown keys, which are kept."""
 
+import os
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
-from interlock.state.accounting import Price, Section, StartSettings, StoreSettings, TelemetrySettings
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
-from interlock.state.repository import FleetSettings
+from interlock.state.text import parse_duration
+
+
+class Section(BaseModel, extra="allow", populate_by_name=True, defer_build=True):
+    """A part of the settings. Unknown keys are kept."""
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls.model_validate({})
+
+
+class Price(Section):
+    """US dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    """Price of a million input tokens, in US dollars."""
+    output: float = Field(ge=0)
+    """Price of a million output tokens, in US dollars."""
+    cached: float | None = Field(None, ge=0)
+    """Price of a million input tokens read from the provider's cache; null: as `input`."""
+    written: float | None = Field(None, alias="cacheWrite", ge=0)
+    """Price of a million input tokens written to the provider's cache; null: as `input`."""
 
 
 class OutputRule(Section):
@@ -364,6 +387,74 @@ class UiSettings(Section):
     """`dark`, `light`, `colorblind`, `no-color`, or a gemini-cli name; `default` is readable on any background."""
     thinking: str = Field("off", alias="inlineThinkingMode")
     """`full`: show thoughts verbatim; else one line about each."""
+
+
+class StoreSettings(Section):
+    """How long runs are kept. Honoured only in the user's own settings. `interlock store prune` applies them."""
+
+    keep_days: int | None = Field(None, alias="keepDays", ge=1)
+    """Delete ended runs unchanged for so many days; null: keep them."""
+    max_gb: float | None = Field(None, alias="maxGb", gt=0)
+    """Delete the oldest ended runs while the state directory is larger, in GB; null: no limit."""
+
+
+class StartSettings(Section):
+    """How commands and sessions start. Honoured only in the user's own settings."""
+
+    keep_warm: str = Field("", alias="keepWarm")
+    """Keep a process ready (`interlock warm`) until it is unused for this long: `90s`, `15m`, `2h`; empty: don't.
+    Linux."""
+
+    @field_validator("keep_warm")
+    @classmethod
+    def _is_a_duration(cls, value: str) -> str:
+        if value and not parse_duration(value) > 0:
+            raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
+        return value
+
+
+class TelemetrySettings(Section):
+    """gemini-cli's settings. Honoured only in the user's own settings and environment: they send data elsewhere."""
+
+    enabled: bool = False
+    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
+    target: Literal["local", "gcp"] = "local"
+    """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
+    otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")
+    """Address of the collector."""
+    otlp_protocol: Literal["grpc", "http"] = Field("grpc", alias="otlpProtocol")
+    """How the collector is spoken to; over `http`, paths such as `/v1/traces` are added to the address."""
+    log_prompts: bool = Field(False, alias="logPrompts")
+    """Include prompts, answers, arguments and results. (gemini-cli's default is true.)"""
+    outfile: str = ""
+    """Write JSON lines to this file instead."""
+    use_collector: bool = Field(False, alias="useCollector")
+    """Only for `target: gcp`: a collector at `otlpEndpoint` passes on what it gets."""
+
+
+class FleetSettings(Section):
+    """What a worker does for runs on git repositories. Only a user's own file sets it."""
+
+    trusted_repositories: list[str] = Field(default_factory=list[str], alias="trustedRepositories")
+    """Repositories whose own settings count, by address; `*` stands for anything: https://example.com/team/*."""
+    local_repositories: list[str] = Field(default_factory=list[str], alias="localRepositories")
+    """Folders of this host below which runs may name repositories with file:///PATH."""
+    sandbox: Literal["always", "untrusted"] = "always"
+    """Which runs on repositories run their commands in the sandbox; `untrusted`: not those of trusted repositories."""
+
+    def trusts(self, url: str) -> bool:
+        return any(fnmatchcase(url, pattern) for pattern in self.trusted_repositories)
+
+    def isolates(self, url: str) -> bool:
+        """Whether commands of a run on this repository must run in the sandbox."""
+        return self.sandbox == "always" or not self.trusts(url)
+
+    def refuses(self, url: str) -> bool:
+        """Whether the address names a folder of this host that runs may not name."""
+        if not url.startswith("file://"):
+            return False
+        path = Path(os.path.realpath(urlsplit(url).path))
+        return not any(path.is_relative_to(os.path.realpath(d)) for d in self.local_repositories)
 
 
 class Settings(Section):

@@ -12,11 +12,15 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from interlock.engine.store import Store
-from interlock.engine.store.runs import count_waiting_requests as requests_waiting
-from interlock.engine.store.runs import list_rows_to_export, mark_trace_exported, open_trace
+from interlock.engine.store.runs import (
+    count_waiting_requests,
+    list_rows_to_export,
+    mark_trace_exported,
+    open_trace,
+)
 from interlock.state import events as ev
-from interlock.state.accounting import TelemetrySettings
-from interlock.telemetry.sender import Batch, Log, Sender
+from interlock.state.settings import TelemetrySettings
+from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,
     Attributes,
@@ -35,7 +39,7 @@ _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def configuration_problem(settings: TelemetrySettings) -> str:
-    """Why telemetry can't work although settings ask for it; empty: it can."""
+    """Return why telemetry can't work although settings ask for it; empty: it can."""
     if not all(
         find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
     ):
@@ -51,13 +55,13 @@ def configuration_problem(settings: TelemetrySettings) -> str:
 
 
 def parse_traceparent(text: str | None) -> tuple[str, str] | None:
-    """Trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
+    """Return trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
     found = _PARENT.fullmatch((text or "").strip().lower())
     return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
 
 
 def _current_span_ids() -> tuple[str, str] | None:
-    """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
+    """Return the span that this code runs in: that of a program that embeds us, or of an MCP request."""
     from opentelemetry.trace import get_current_span
 
     found = get_current_span().get_span_context()
@@ -130,11 +134,10 @@ class Telemetry:
     def current(self) -> Generator[None]:
         """Make the drive the current span of this task: the MCP client tells servers of it."""
         from opentelemetry.context import attach, detach
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        span = SpanContext(int(self._trace.trace, 16), int(self._span, 16), False, flags)
-        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        drive = NonRecordingSpan(span_context(self._trace.trace, self._span))
+        token = attach(set_span_in_context(drive))
         try:
             yield
         finally:
@@ -163,7 +166,7 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting_requests_figure(requests_waiting(self._store.home)))
+        self._figures.append(waiting_requests_figure(count_waiting_requests(self._store.home)))
         self._send_new_rows([drive], until)
 
     def _send_new_rows(self, more: list[Span], until: float | None = None) -> None:

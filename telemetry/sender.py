@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from interlock.services.files.disk import make_private_file
-from interlock.state.accounting import TelemetrySettings
+from interlock.state.settings import TelemetrySettings
 from interlock.telemetry.spans import Attributes, Figure, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext
 
 LAST_S = 1.0
 """Seconds that a process waits at its end, when everything is shown, for a collector that says nothing."""
@@ -108,12 +109,8 @@ class _Exporters:
         meters = MeterProvider([self._reader], self._resource, shutdown_on_exit=False)
         self._meter = meters.get_meter(_SCOPE)
         self._instruments: dict[str, Any] = {}
-        self._spans: Any
-        self._metrics: Any
-        self._logs: Any
-        self._spans, self._metrics, self._logs = (
-            _file_exporters if settings.outfile else _collector_exporters
-        )(settings)
+        make_exporters = _file_exporters if settings.outfile else _collector_exporters
+        self._spans, self._metrics, self._logs = make_exporters(settings)
 
     def send(self, batch: Batch) -> str:
         """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
@@ -134,17 +131,14 @@ class _Exporters:
     def _readable_spans(self, batch: Batch) -> Iterator["ReadableSpan"]:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-        from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
-
-        def context(span: str) -> SpanContext:
-            return SpanContext(int(batch.trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
+        from opentelemetry.trace import SpanKind, Status, StatusCode
 
         for span in batch.spans:
             error = {"error.type": span.error[:200]} if span.error else {}
             yield ReadableSpan(
                 span.name,
-                context(span.id),
-                context(span.parent) if span.parent else None,
+                span_context(batch.trace, span.id),
+                span_context(batch.trace, span.parent) if span.parent else None,
                 self._resource,
                 {**span.attributes, **error},
                 kind=SpanKind.CLIENT if span.kind == "model" else SpanKind.INTERNAL,
@@ -159,11 +153,10 @@ class _Exporters:
         from opentelemetry.context import Context
         from opentelemetry.sdk._logs import ReadableLogRecord
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        span = SpanContext(int(batch.trace, 16), int(batch.drive, 16), False, flags)
-        where = set_span_in_context(NonRecordingSpan(span), Context())
+        drive = NonRecordingSpan(span_context(batch.trace, batch.drive))
+        where = set_span_in_context(drive, Context())
         numbers = {"info": SeverityNumber.INFO, "warning": SeverityNumber.WARN, "error": SeverityNumber.ERROR}
         for log in batch.logs:
             record = LogRecord(
@@ -185,6 +178,13 @@ class _Exporters:
         instrument = self._instruments[figure.name]
         note = {"counter": "add", "histogram": "record", "gauge": "set"}[figure.kind]
         getattr(instrument, note)(figure.value, figure.attributes)
+
+
+def span_context(trace: str, span: str) -> "SpanContext":
+    """Return a span as OpenTelemetry names it, by our ids."""
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
 
 
 def _export_succeeded(exporter: Any, data: Any) -> bool:

@@ -85,7 +85,7 @@ class Spans:
         return span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
 
     def _graph_span_id(self, row: Any) -> str:
-        """The span of the graph that a node is part of."""
+        """Return the span of the graph that a node is part of."""
         name, _, task = row["namespace"].rpartition("|")[2].partition(":")
         return span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
 
@@ -124,7 +124,7 @@ class Spans:
         return Span("model", name, key, self._step_span_id(step), start, row["at"], what, problem)
 
     def _message_attributes(self, row: Any) -> Attributes:
-        """What the model was told since its answer before, and what it answered."""
+        """Return what the model was told since its answer before, and what it answered."""
         *before, reply = read_messages_up_to(self._home, self._run, row["record"])
         last = max((place for place, m in enumerate(before) if m.role == "assistant"), default=-1)
         answer = {**_to_otel_message(reply), "finish_reason": row["finish_reason"] or "none"}
@@ -173,7 +173,7 @@ class Spans:
 
 
 def _enclosing_step(steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = "") -> Any:
-    """The node that a call was made in: the one that it sticks out of least, then the innermost.
+    """Return the node that a call was made in: the one that it sticks out of least, then the innermost.
 
     Of this task, or of this name if there is one.
     """

@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -149,10 +149,11 @@ def _run_in_child(stage: Stage, work: Callable[[Stage], None]) -> bool:
 
 def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
     outcome = (stage.folder / "outcome").read_text()
+    paths = ((p.relative_to(stage.work), p) for p in sorted(stage.work.rglob("*")) if p.is_file())
     files = {
-        str(p.relative_to(stage.work)): _file_fingerprint(p)
-        for p in _iterate_compared_files(stage.work)
-        if p.is_file()
+        str(place): _file_fingerprint(path)
+        for place, path in paths
+        if not _PASSED_OVER.intersection(place.parts)
     }
     done = {tool for tool, state in stage.calls() if state != "done"}
     assert not done, f"calls without an end: {sorted(done)}"
@@ -162,12 +163,6 @@ def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
 
 _PASSED_OVER = frozenset({".git", "__pycache__"})
 """Skipped because they contain timestamps."""
-
-
-def _iterate_compared_files(folder: Path) -> Iterable[Path]:
-    return (
-        p for p in sorted(folder.rglob("*")) if not _PASSED_OVER.intersection(p.relative_to(folder).parts)
-    )
 
 
 def _file_fingerprint(file: Path) -> str:

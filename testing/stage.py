@@ -15,7 +15,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 from interlock.engine.store import queries
 from interlock.engine.workflows import Source
 from interlock.graphs import register_pipeline
@@ -162,7 +162,7 @@ class Stage:
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str]]:
         """Edges taken in the workflow's own graph."""
-        taken = taken_edges(outcome.workflow, run_path(step_rows(self.home, outcome.run), True))
+        taken = taken_edges(outcome.workflow, path_of(step_rows(self.home, outcome.run), "done"))
         return {(source, target) for graph, source, target in taken if graph == outcome.workflow}
 
     def calls(self) -> list[tuple[str, str]]:

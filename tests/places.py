@@ -7,7 +7,7 @@ from typing import Any
 from interlock.engine import Options, Outcome, run_sync
 from interlock.engine.diagrams import taken_edges
 from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 
 
 class Place:
@@ -31,4 +31,4 @@ class Place:
     def taken(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         """The edges that a run took."""
         rows = step_rows(self.folder / "home", outcome.run)
-        return taken_edges(outcome.workflow, run_path(rows, ended=True))
+        return taken_edges(outcome.workflow, path_of(rows, "done"))

@@ -10,7 +10,7 @@ from places import Place
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 from interlock.services.context.definitions import load_commands
 from interlock.state.command import shell_lines, split_prompt, split_template
 
@@ -95,7 +95,7 @@ def test_every_edge_of_a_command_is_taken(place: Place) -> None:
     ):
         outcome, _ = play(place, prompt, *choices)
         rows = step_rows(place.folder / "home", outcome.run)
-        taken |= taken_edges("main", run_path(rows, ended=True))
+        taken |= taken_edges("main", path_of(rows, "done"))
     declared = {e for e in declared_edges("main") if e[0] == "command" or "command" in e[1:]}
     assert declared - taken == set()
 

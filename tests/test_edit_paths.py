@@ -169,14 +169,14 @@ def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) 
 def test_a_slow_helper_is_given_up_and_the_first_error_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.nodes.edit_target.FIXER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("interlock.nodes.edit.FIXER_TIMEOUT_S", 0.1)
     slow = [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]
     _, outcome = play(Scene("x", replies=slow), tmp_path)
     assert outcome.output["error"]["code"] == "no_occurrence"
 
 
 def test_a_silent_helper_is_told_with_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.nodes.edit_target.FIXER_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("interlock.nodes.edit.FIXER_TIMEOUT_S", 0.3)
     monkeypatch.setitem(ChatModels.__init__.__kwdefaults__, "stall_s", 0.4)
     stage, _ = play(Scene("x", replies=[NOTHING, fixer("sum", "x", delay_s=60)]), tmp_path)
     told = [event.message for event in stage.events if isinstance(event, ErrorEvent)]

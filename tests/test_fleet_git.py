@@ -17,7 +17,8 @@ from test_fleet import HASTY, Worker, fleet, is_told
 from interlock.fleet.commits import CloneCommits, Commits, restore_commits
 from interlock.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
-from interlock.state.repository import FleetSettings, parse_repository
+from interlock.state.repository import parse_repository
+from interlock.state.settings import FleetSettings
 
 __all__ = ["fleet", "run"]
 

@@ -1,6 +1,5 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
-import asyncio
 import json
 import os
 import re
@@ -29,7 +28,7 @@ from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.read.run_path import path_of
 from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import list_root_checkpoints
-from interlock.engine.store.saver import ClassKeepingSerde
+from interlock.engine.store.saver import Serde
 from interlock.engine.workflows import find_workflow
 from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
 from interlock.graphs.stored_values import StorableTypes
@@ -1205,7 +1204,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": None}, "planned")
     path = {"path_params": {"run": row["run"]}}
     asked = Request({"type": "http", "query_string": b"step=1", "headers": [], **path})
-    answer = asyncio.run(state_on_page(cast(Any, SimpleNamespace(client=Client.for_this_user())), asked))
+    answer = state_on_page(cast(Any, SimpleNamespace(client=Client.for_this_user())), asked)
     assert json.loads(bytes(answer.body), parse_constant=pytest.fail)["values"] == state
     changed = run("diff", "latest", "0", "1").out
     assert '+ raw: "_w=="' in changed and "+ point.x: 1" in changed
@@ -1348,7 +1347,7 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
         conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
-        serde = ClassKeepingSerde(StorableTypes(storable_types()))
+        serde = Serde(StorableTypes(storable_types()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))

@@ -120,7 +120,7 @@ def test_settings_of_roo_code_are_rules(
 
 
 def test_a_servers_tools_and_its_resources_are_allowed_by_a_setting_each() -> None:
-    from interlock.services.policy.rule_schema import rules_from_settings
+    from interlock.services.policy.workspace_rules import rules_from_settings
     from interlock.state.settings import Settings
 
     servers = {"s": {"command": "x", "alwaysAllow": ["look"]}, "t": {"command": "x"}}

@@ -13,7 +13,7 @@ from interlock.engine.diagrams import render_diagram
 from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.driver.run_definition import add_user_processors
 from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 from interlock.graphs import load_pipeline
 from interlock.state.errors import ConfigError, RunError
 
@@ -74,8 +74,8 @@ def test_each_stands_at_its_place_runs_there_and_is_drawn(place: Place, fake_gem
     text = drawn(place, skip_trust=True)
     assert {name for name in PLACED if name in text} == PLACED
     assert "before_model_note --> before_model_look" in text
-    marked = str(render_diagram(add_user_processors(load_pipeline("main"), prepare_run(options, False)), path=run_path(
-        step_rows(place.folder / "home", outcome.run), ended=True)))  # fmt: skip
+    marked = str(render_diagram(add_user_processors(load_pipeline("main"), prepare_run(options, False)), path=path_of(
+        step_rows(place.folder / "home", outcome.run), "done")))  # fmt: skip
     assert "before_tool_look" in marked
     assert "after_tool_compress" in {row["namespace"].rpartition("|")[2].partition(":")[0] for row in rows}
 

@@ -15,7 +15,7 @@ from scripted import says
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import step_rows, steps
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 from interlock.nodes.loop_detectors import hash_call, is_polling
 from interlock.nodes.main import TURN_ENDS, turn_end_label
 from interlock.state.errors import RunError
@@ -255,7 +255,7 @@ class Played:
 
     @property
     def taken(self) -> set[tuple[str, str, str]]:
-        path = run_path(step_rows(self.options.home, self.outcome.run), ended=True)
+        path = path_of(step_rows(self.options.home, self.outcome.run), "done")
         return taken_edges(self.outcome.workflow, path)
 
     def told(self, kind: str) -> list[Any]:

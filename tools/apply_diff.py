@@ -98,12 +98,10 @@ class AppliedBlocks:
         return "\n".join(lines)
 
 
-def apply_blocks(
-    display_path: str, file: TextFile, blocks: list[Block], work: Work | None = None
-) -> AppliedBlocks:
+def apply_blocks(display_path: str, file: TextFile, blocks: list[Block], work: Work) -> AppliedBlocks:
     """Apply each block independently, from the top of the file; those without a place don't affect the others."""
     whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
-    made = AppliedBlocks(whole, file, work or Work())
+    made = AppliedBlocks(whole, file, work)
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
         made.work.check()
         if problem := _apply_block(made, display_path, number, block):

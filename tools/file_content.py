@@ -109,12 +109,11 @@ MOST_COLUMNS = 2000
 """Characters shown per line (gemini-cli: 2,000)."""
 MOST_CHARS = 200_000
 """Characters shown in total: about 50,000 tokens, so that one result can't fill a window."""
-_CUT = "... [truncated]"
 
 
-def truncate_line(line: str) -> str:
-    """Return a line as it is shown: cut if it is long."""
-    return line if len(line) <= MOST_COLUMNS else line[:MOST_COLUMNS] + _CUT
+def truncate_line(line: str, most: int = MOST_COLUMNS, mark: str = "... [truncated]") -> str:
+    """Return a line as it is shown: cut, with a mark behind it, if it has more than `most` characters."""
+    return line if len(line) <= most else line[:most] + mark
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
+from interlock.tools.file_content import truncate_line
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 from interlock.tools.workspace_files import NotAFileError, path_kind, to_tool_error
 
@@ -63,12 +64,12 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
         raise to_tool_error(context.workspace, start, error)
     search = _to_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
-    found = await grep.find_lines(search, args.exclude_pattern)
-    lines, matches = await run_in_thread(_select_lines, grep, found.lines, args, search)
+    found, more = await grep.find_lines(search, args.exclude_pattern)
+    lines, matches = await run_in_thread(_select_lines, grep, found, args, search)
     if wider := _widen_search(search, args, lines, matches):
-        around = await grep.find_lines(wider, args.exclude_pattern)
-        lines, _ = await run_in_thread(_select_lines, grep, around.lines, args, wider)
-    return _format_result(args, lines, found.more or matches > args.total_max_matches, context)
+        found, _ = await grep.find_lines(wider, args.exclude_pattern)
+        lines, _ = await run_in_thread(_select_lines, grep, found, args, wider)
+    return _format_result(args, lines, more or matches > args.total_max_matches, context)
 
 
 def _to_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
@@ -163,12 +164,8 @@ def _format_lines(lines: Sequence[Line], names_only: bool, workspace: Workspace)
         for line in group:
             if last and line.number > last + 1:
                 yield "--"
-            last = line.number
-            yield f"{line.number}{':' if line.is_match else '-'}{_truncate_line(line.text)}"
-
-
-def _truncate_line(text: str) -> str:
-    return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}… [truncated]"
+            last, text = line.number, truncate_line(line.text, LINE_CHARS, "… [truncated]")
+            yield f"{line.number}{':' if line.is_match else '-'}{text}"
 
 
 TOOL = Tool(

@@ -17,7 +17,7 @@ from interlock.tools.code_definitions import (
     grammar_modules,
     is_parser_installed,
 )
-from interlock.tools.file_content import MOST_CHARS, decode_text_file, split_lines
+from interlock.tools.file_content import MOST_CHARS, decode_text_file, split_lines, truncate_line
 from interlock.tools.workspace_files import path_kind, read_file_bytes, to_tool_error
 
 _LEAST_LINES = 4
@@ -54,8 +54,10 @@ def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
         language = detect_language(start)
         if language is None or language not in grammar_modules():
             known = ", ".join(sorted(grammar_modules()))
-            text = f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it."
-            raise ToolError("unknown_language", text)
+            raise ToolError(
+                "unknown_language",
+                f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it.",
+            )
         return _format_result(
             [*_format_definitions(workspace, start, language, read_file_bytes(workspace, start))], 0
         )
@@ -83,16 +85,12 @@ def _format_definitions(workspace: Workspace, path: Path, language: str, data: b
         return
     lines = split_lines(file.text)
     rows = [
-        f"{one.start}--{one.end} | {_truncate_line(lines[one.start - 1])}"
+        f"{one.start}--{one.end} | {truncate_line(lines[one.start - 1], _MOST_COLUMNS, '…')}"
         for one in find_definitions(file.text.encode("utf-8", "replace"), language)
         if one.end - one.start + 1 >= _LEAST_LINES
     ]
     if rows:
         yield "\n".join([f"# {workspace.relative(path)}", *rows])
-
-
-def _truncate_line(line: str) -> str:
-    return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + "…"
 
 
 def _format_result(sections: list[str], more: int) -> ToolResult:

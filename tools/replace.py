@@ -55,8 +55,10 @@ def _plan_change(
         raise ToolError(*problem)
     if target.file is None:
         if old:
-            text = f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty."
-            raise ToolError("file_not_found", text)
+            raise ToolError(
+                "file_not_found",
+                f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty.",
+            )
         message = f"Created {target.display_path!r}: {format_count(len(split_lines(new)), 'line')}."
         return target.to_file_change(target.encode(new), message)
     if not old:

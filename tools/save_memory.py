@@ -27,8 +27,9 @@ async def plan_memory_change(
 ) -> FileChange:
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
-        text = f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
-        raise ToolError("invalid_tool_params", text)
+        raise ToolError(
+            "invalid_tool_params", f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
+        )
     return _add_fact(
         await asyncio.to_thread(prepare_write_target, args.file_path, context, earlier), args.fact
     )

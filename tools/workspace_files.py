@@ -99,8 +99,10 @@ class WriteTarget:
             return (self.file or TextFile("")).encode(raw)
         except UnicodeEncodeError as error:
             what = f"{self.display_path!r} is {self.file.encoding if self.file else 'utf-8'}"
-            text = f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can."
-            raise ToolError("not_text", text) from error
+            raise ToolError(
+                "not_text",
+                f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can.",
+            ) from error
 
 
 def prepare_write_target(
@@ -141,8 +143,9 @@ def _require_creatable(path: Path, context: ToolContext) -> None:
     parent = next(d for d in path.parents if os.path.lexists(d))
     if not parent.is_dir():
         shown = context.workspace.relative(parent)
-        text = f"{shown!r} is a file, so nothing can lie below it; choose another path."
-        raise ToolError("not_a_directory", text)
+        raise ToolError(
+            "not_a_directory", f"{shown!r} is a file, so nothing can lie below it; choose another path."
+        )
     _require_writable_directory(parent, context)
 
 
@@ -150,8 +153,9 @@ def _require_writable_directory(directory: Path, context: ToolContext) -> None:
     """Raise `ToolError` unless entries can be added to the directory."""
     if not os.access(directory, os.W_OK | os.X_OK):
         shown = context.workspace.relative(directory)
-        text = f"No permission to write in {shown!r}; ask the user to change it."
-        raise ToolError("permission_denied", text)
+        raise ToolError(
+            "permission_denied", f"No permission to write in {shown!r}; ask the user to change it."
+        )
 
 
 LARGEST = 20 * 1024 * 1024
@@ -175,8 +179,9 @@ def resolve_directory(workspace: Workspace, path: str) -> Path:
     if kind == "missing":
         raise to_tool_error(workspace, real, FileNotFoundError())
     if kind != "directory":
-        text = f"{workspace.relative(real)!r} is a file; name the directory around it."
-        raise ToolError("not_a_directory", text)
+        raise ToolError(
+            "not_a_directory", f"{workspace.relative(real)!r} is a file; name the directory around it."
+        )
     return real
 
 
@@ -199,8 +204,9 @@ def read_file_bytes(workspace: Workspace, path: Path) -> bytes:
         raise to_tool_error(workspace, path, error) from error
     if len(data) > LARGEST:
         has = f"{workspace.relative(path)!r} has {max(size, len(data))} bytes"
-        text = f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
-        raise ToolError("too_large", text)
+        raise ToolError(
+            "too_large", f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
+        )
     return prefer_editor_text(workspace, path, data)
 
 
@@ -244,8 +250,9 @@ def _link_error(shown: str, path: Path) -> ToolError:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            text = f"{shown!r} is a symlink that leads back to itself; go on without it."
-            return ToolError("not_a_file", text)
+            return ToolError(
+                "not_a_file", f"{shown!r} is a symlink that leads back to itself; go on without it."
+            )
     return ToolError("external_change", f"{shown!r} changed while it was opened: a link stands there now.")
 
 

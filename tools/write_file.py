@@ -13,8 +13,7 @@ from interlock.state.calls import ToolError
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, split_lines
-from interlock.tools.matcher.edit import keep_final_newline
-from interlock.tools.matcher.omission import find_omission, omission_message
+from interlock.tools.matcher.edit import find_omission, keep_final_newline
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
@@ -33,8 +32,8 @@ class WriteFileArgs(Args):
 
 def _plan_change(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     target = prepare_write_target(args.file_path, context, earlier)
-    if line := find_omission(args.content, allowed=target.file.text if target.file else ""):
-        raise ToolError("omission_placeholder", omission_message(line))
+    if omitted := find_omission(args.content, allowed=target.file.text if target.file else ""):
+        raise ToolError("omission_placeholder", omitted)
     content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
     after = target.encode(target.file.convert_line_endings(content) if target.file else content)
     return target.to_file_change(after, _result_message(target, after, args.content))
@@ -105,8 +104,8 @@ def _plan_insertion(
 ) -> FileChange:
     target = prepare_write_target(args.path, context, earlier)
     file = target.file or TextFile("")
-    if line := find_omission(args.content, allowed=file.text):
-        raise ToolError("omission_placeholder", omission_message(line))
+    if omitted := find_omission(args.content, allowed=file.text):
+        raise ToolError("omission_placeholder", omitted)
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
     what = format_count(len(split_lines(new)), "line")
     if target.file is None:

@@ -19,19 +19,17 @@ from interlock.engine.client import Client, Options
 from interlock.state.errors import UserError
 from interlock.web import page_actions, page_events, page_views
 from interlock.web.api.app_auth import AppAuth, AppRoutes
-from interlock.web.api.routes import build_api_routes as api_routes
+from interlock.web.api.routes import build_api_routes
 from interlock.web.endpoints import (
     BODY_LIMIT,
-    RefusedError,
     build_routes,
-    error_response,
     is_shell_path,
+    make_endpoint,
     read_body,
     read_raw_body,
 )
 from interlock.web.guard import Access, Guard, Tokens
 from interlock.web.isolated_process import IsolatedRunner
-from interlock.web.page_context import PageContext
 from interlock.web.run_resumer import RunResumer
 
 _STATIC = Path(__file__).parent / "static"
@@ -75,11 +73,11 @@ class Page:
 
     def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
-        self.served = PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
+        self.served = page_views.PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
         theirs = self.client.load_listed_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None
-        routes, resume = api_routes(self.client, theirs, visitors)
+        routes, resume = build_api_routes(self.client, theirs, visitors)
         self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
 
         @asynccontextmanager
@@ -96,14 +94,10 @@ class Page:
         self.guard = Guard(app, self.tokens, access, visitors)
 
     def _build_routes(self) -> list[BaseRoute]:
-        owners = {
-            "views": page_views,
-            "actions": page_actions,
-            "events": page_events,
-        }
+        owners = {"views": page_views, "actions": page_actions, "events": page_events}
         return [
-            Route("/login", self.log_in, methods=["POST"]),
-            Route("/proof", self.prove_home, methods=["POST"]),
+            Route("/login", make_endpoint(self.log_in), methods=["POST"]),
+            Route("/proof", make_endpoint(self.prove_home), methods=["POST"]),
             Route("/ok", _answer_ok),
             *build_routes(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
@@ -113,10 +107,7 @@ class Page:
 
     async def log_in(self, request: Request) -> Response:
         """Exchange the token of the address for one of the tab."""
-        try:
-            given = (await read_raw_body(request)).decode(errors="replace")
-        except RefusedError as error:
-            return error_response(error.status, error)
+        given = (await read_raw_body(request)).decode(errors="replace")
         if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token(given)):
             detail = "Too many wrong tokens. Wait a minute." if self.guard.is_locked else "Wrong token."
             return JSONResponse({"detail": detail}, 429 if self.guard.is_locked else 401)
@@ -124,15 +115,12 @@ class Page:
 
     async def prove_home(self, request: Request) -> Response:
         """Show a tab that it was this home's server that gave it its token, before it sends that again."""
-        try:
-            given = await read_body(request)
-        except RefusedError as error:
-            return error_response(error.status, error)
+        given = await read_body(request)
         about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
         return JSONResponse({"proof": self.tokens.answer_challenge(about, challenge, self._port)})
 
     async def _is_page_token(self, token: str) -> bool:
-        """Whether it is the token of the page: those of programs and tabs sign no browser in."""
+        """Return whether it is the token of the page: those of programs and tabs sign no browser in."""
         return await self.guard.person_of_token(token) is not None and self.tokens.is_page_token(token)
 
 
@@ -169,13 +157,7 @@ def serve_page(options: Options, access: Access, opened: bool) -> int:
     if opened and not webbrowser.open(f"{at}/#token={page.tokens.create_sign_in_code()}"):
         sys.stdout.write("No browser was found. Open the address yourself.\n")
         sys.stdout.flush()
-    with _publish_address(options.home, at):
-        uvicorn.Server(_server_config(page)).run(sockets=[listening])
-    return 0
-
-
-def _server_config(page: Page) -> uvicorn.Config:
-    return uvicorn.Config(
+    config = uvicorn.Config(
         page.guard,
         log_level="error",
         access_log=False,
@@ -186,6 +168,9 @@ def _server_config(page: Page) -> uvicorn.Config:
         ws_max_size=BODY_LIMIT,
         lifespan="on",
     )
+    with _publish_address(options.home, at):
+        uvicorn.Server(config).run(sockets=[listening])
+    return 0
 
 
 def _listen(port: int) -> socket.socket:

@@ -16,7 +16,7 @@ _READ_ONLY = "The server was started with --read-only."
 
 
 def _parse_origin(text: str) -> str:
-    """A site as browsers name it. Raises `ArgumentTypeError`."""
+    """Return a site as browsers name it. Raises `ArgumentTypeError`."""
     if not re.fullmatch(r"https?://[\w.\-\[\]:]+", text):
         raise ArgumentTypeError(f"{text!r} isn't an origin. Expected one like http://localhost:3000")
     return text.lower()

@@ -1,9 +1,11 @@
 """endpoints: what every answer needs: roles, errors with a status, and checked bodies and numbers."""
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -35,14 +37,15 @@ class RefusedError(InterlockError):
 
 
 def make_endpoint(
-    answer: Callable[[Request], Awaitable[Any]], role: str
+    answer: Callable[[Request], Awaitable[Any]], role: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for those who have a role; errors become a status and one line."""
+    """Return an endpoint for those who have a role, or for everybody; errors become a status and one line."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person, required_role(role, request.query_params))
-            forbid_user_code(request.state.person)
+            if role:
+                check_role(request.state.person, required_role(role, request.query_params))
+                forbid_user_code(request.state.person)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -62,21 +65,22 @@ def make_endpoint(
 def build_routes(
     table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | None = None
 ) -> list[Route]:
-    """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
+    """Return the routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
 
-    `wrap` is called with that and with what stands after it.
+    A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
     """
     found: list[Route] = []
     for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):
         owner, _, function = name.partition(".")
         answer: Any = partial(getattr(owners[owner], function), *given)
+        answer = answer if iscoroutinefunction(answer) else partial(asyncio.to_thread, answer)
         answer = wrap(answer, *more) if wrap else answer
         found.append(Route(path, make_endpoint(answer, role), methods=[method]))
     return found
 
 
 def check_role(person: Person, role: str) -> None:
-    """Raises `RefusedError` for somebody who may less."""
+    """Raise `RefusedError` for somebody who may less."""
     if not person.has_role(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
@@ -94,7 +98,7 @@ def error_response(status: int, error: InterlockError) -> Response:
 
 
 def run_from_path(client: Client, request: Request) -> RunRow:
-    """The run that the address names by its full id. Raises `RefusedError`."""
+    """Return the run that the address names by its full id. Raises `RefusedError`."""
     name = request.path_params["run"]
     row = client.find_exact_run(name)
     if row is None:
@@ -103,14 +107,14 @@ def run_from_path(client: Client, request: Request) -> RunRow:
 
 
 async def read_body(request: Request) -> dict[str, Any]:
-    """The request's JSON object. Raises `RefusedError`."""
+    """Return the request's JSON object. Raises `RefusedError`."""
     if (seen := getattr(request.state, "given", None)) is not None:  # as an app's `auth` changed it
         return seen
     return require_object(await _read_json(request), "body")
 
 
 async def read_list_body(request: Request) -> list[dict[str, Any]]:
-    """The request's JSON array of objects. Raises `RefusedError`."""
+    """Return the request's JSON array of objects. Raises `RefusedError`."""
     given = await _read_json(request)
     if not isinstance(given, list):
         raise RefusedError(422, "`body` must be a JSON array of runs.")
@@ -118,7 +122,7 @@ async def read_list_body(request: Request) -> list[dict[str, Any]]:
 
 
 async def _read_json(request: Request) -> object:
-    """The request's JSON. Raises `RefusedError`, also for what is nested too deeply."""
+    """Return the request's JSON. Raises `RefusedError`, also for what is nested too deeply."""
     try:
         return clean_json(json.loads(await read_raw_body(request), object_pairs_hook=_reject_repeated_keys))
     except (ValueError, RecursionError):
@@ -126,7 +130,7 @@ async def _read_json(request: Request) -> object:
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
+    """Return the object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
@@ -136,7 +140,7 @@ def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 async def read_raw_body(request: Request) -> bytes:
-    """The request's body. Raises `RefusedError` if the guard cut it."""
+    """Return the request's body. Raises `RefusedError` if the guard cut it."""
     try:
         return await request.body()
     except ClientDisconnect:
@@ -144,20 +148,20 @@ async def read_raw_body(request: Request) -> bytes:
 
 
 def require_object(given: object, name: str) -> dict[str, Any]:
-    """A JSON object, `name` says whose. Raises `RefusedError`."""
+    """Return a JSON object, `name` says whose. Raises `RefusedError`."""
     if not isinstance(given, dict):
         raise RefusedError(422, f"`{name}` must be a JSON object.")
     return cast("dict[str, Any]", given)
 
 
 def query_number(request: Request, name: str, default: int) -> int:
-    """A number of the query; whatever is none counts as `default`."""
+    """Return a number of the query; whatever is none counts as `default`."""
     given = request.query_params.get(name, "")
     return int(given) if re.fullmatch(r"\d{1,9}", given) else default
 
 
 def build_submission(options: Options, given: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
-    """Whose limits over all workers a run counts for, and its priority; None: the store has no workers.
+    """Return whose limits over all workers a run counts for, and its priority; None: the store has no workers.
 
     Raises `RefusedError`.
     """
@@ -172,7 +176,7 @@ def build_submission(options: Options, given: Mapping[str, Any], person: Person)
 
 
 def query_step(request: Request, run: str) -> int | None:
-    """The step that the query names; None: the newest. Raises `RefusedError`."""
+    """Return the step that the query names; None: the newest. Raises `RefusedError`."""
     step = request.query_params.get("step", "")
     if not re.fullmatch(r"(-?\d{1,9})?", step):
         raise RefusedError(

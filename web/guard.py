@@ -6,28 +6,21 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.engine.client.api_rows import all_served, change, serve, unserve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
+from interlock.web.api.app_auth import AppAuth
 from interlock.web.endpoints import BODY_LIMIT, is_shell_path
 from interlock.web.roles import Person
-
-if TYPE_CHECKING:
-    from interlock.web.api.app_auth import AppAuth
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
@@ -75,12 +68,12 @@ class Tokens:
         return self._page.read_text()
 
     def program_tokens(self) -> dict[str, dict[str, str]]:
-        """Name → role and hash, of those that count, the oldest first."""
+        """Return role and hash by the name of each token that counts, the oldest first."""
         found = reversed(all_served(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
     def create_token(self, name: str, role: str) -> str:
-        """A new token, which is shown once; one of the same name stops working."""
+        """Return a new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
         unserve(self._home, "token", name)
@@ -89,8 +82,7 @@ class Tokens:
 
     def revoke_token(self, name: str) -> bool:
         """Revoke a token; its name stays with what it decided. False: there is none."""
-        found = name in self.program_tokens()
-        if found:
+        if found := name in self.program_tokens():
             change(self._home, "token", name, {"revoked": True})
         return found
 
@@ -100,9 +92,9 @@ class Tokens:
         return self._once
 
     def redeem_sign_in_code(self, given: str) -> bool:
-        """Whether this is the code; it counts no more."""
-        found = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
-        self._once = "" if found else self._once
+        """Return whether this is the code; it counts no more."""
+        if found := bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode()):
+            self._once = ""
         return found
 
     def is_page_token(self, token: str) -> bool:
@@ -119,7 +111,7 @@ class Tokens:
         ).hexdigest()
 
     def answer_challenge(self, about: str, challenge: str, port: int) -> str:
-        """What only a server of this home can answer to a tab, which then sends its token again."""
+        """Return what only a server of this home can answer to a tab, which then sends its token again."""
         return hmac.new(self._sign_tab(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
     def _is_valid_tab_token(self, token: str, port: int) -> bool:
@@ -164,7 +156,7 @@ class Access(NamedTuple):
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: App, tokens: Tokens, access: Access, visitors: "AppAuth | None" = None) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, access: Access, visitors: AppAuth | None = None) -> None:
         """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
         self._app, self._tokens, self._visitors = app, tokens, visitors
         self._port, self._only_reads, self._proxy, self._origins = access
@@ -190,7 +182,7 @@ class Guard:
             await self._app(scope, _limit_body(receive), self._stop_when_revoked(scope, sender))
 
     def _stop_when_revoked(self, scope: Scope, send: Send) -> Send:
-        """A stream lasts for days: it ends when its token is revoked."""
+        """Return a `send` that ends a stream, which may last for days, when its token is revoked."""
         checked = time.monotonic()
 
         async def sent(message: Message) -> None:
@@ -243,24 +235,24 @@ class Guard:
         if path in _OPEN:
             return None
         way = self._visitors.required_access(path, scope) if self._visitors else "token"
-        if way == "token":
-            return await self._check_token(scope, headers)
-        return await self._check_app_user(scope) if way == "visitor" else None
-
-    async def _check_app_user(self, scope: Scope) -> Response | None:
-        """A refusal, unless the app that is served knows who it is. A token of ours doesn't count for it."""
-        assert self._visitors
-        try:
-            person = await self._visitors.authenticate(scope)
-        except InterlockError as error:
-            return _refusal_response(getattr(error, "status", 401), str(error))
+        if way == "open":
+            return None
+        if self._visitors and way == "visitor":
+            try:  # a token of ours doesn't count for an app that knows its users
+                person = await self._visitors.authenticate(scope)
+            except InterlockError as error:
+                return _refusal_response(getattr(error, "status", 401), str(error))
+        else:
+            person = await self._holder_of_token(headers)
+            if isinstance(person, Response):
+                return person
         scope["state"]["person"] = (
             person._replace(role="view", why=self._only_reads) if self._only_reads else person
         )
         return None
 
     def _redirect_to_loopback(self, scope: Scope, headers: Headers) -> Response | None:
-        """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
+        """Redirect to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
         host = headers.get("host", "")
         if host.startswith("127.") or (self._proxy and host == self._proxy.host):
             return None
@@ -268,9 +260,12 @@ class Guard:
         there = f"http://127.0.0.1:{self._port}{scope['path']}{'?' if query else ''}{query}"
         return RedirectResponse(there)
 
-    async def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """A refusal unless the request has a token in a header. A cookie counts for nothing: browsers send those of
-        this server to every other one on the same host, whatever its port."""
+    async def _holder_of_token(self, headers: Headers) -> Person | Response:
+        """Return who sent a request, or a refusal unless it has a token in a header.
+
+        A cookie counts for nothing: browsers send those of this server to every other one on the same host, whatever
+        its port.
+        """
         token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
         person = await self.person_of_token(token) if token else None
         if person is None and self.is_locked:
@@ -285,10 +280,7 @@ class Guard:
                 )
             if not person.name:  # a program has its token's: it could send any other
                 person = person._replace(name=name)
-        scope["state"]["person"] = (
-            person._replace(role="view", why=self._only_reads) if self._only_reads else person
-        )
-        return None
+        return person
 
     async def person_of_token(self, token: str) -> Person | None:
         """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
@@ -315,7 +307,7 @@ def _abort_connection(send: Send) -> None:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Ends a body that says no length before it is too long."""
+    """Return a `receive` that ends a body that says no length before it is too long."""
     taken = 0
 
     async def received() -> Message:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from interlock.cli.warm.fork_client import FORKER, Child
-from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
+from interlock.engine.client import FORBIDDEN, PIPELINES, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, as_bug_error
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class IsolatedRunner:
         self._gate = asyncio.Semaphore(_MAX_PROCESSES)
 
     async def run_cached(self, asked: IsolatedTask) -> dict[str, Any]:
-        """The answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
+        """Return the answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
         folder = asked.options.workspace or Path.cwd()
         key = json.dumps(
             [asked.what, asked.name, str(folder), asked.given, asked.forbidden, _modification_times(folder)]
@@ -62,7 +62,7 @@ class IsolatedRunner:
         return await asyncio.shield(task)
 
     async def run(self, asked: IsolatedTask) -> dict[str, Any]:
-        """The answer. Raises `UserError` with why there is none."""
+        """Return the answer. Raises `UserError` with why there is none."""
         async with self._gate:
             child, answer = await asyncio.to_thread(_start_process, asked)
             try:
@@ -79,7 +79,7 @@ class IsolatedRunner:
 
 
 def _start_process(asked: IsolatedTask) -> tuple[Child, BinaryIO]:
-    """The process, and where its answer comes from."""
+    """Return the process, and where its answer comes from."""
     answer, stdout = os.pipe()
     try:
         with tempfile.TemporaryFile() as work:
@@ -94,7 +94,7 @@ def _start_process(asked: IsolatedTask) -> tuple[Child, BinaryIO]:
 
 
 def _modification_times(folder: Path) -> list[float]:
-    """When what may change a folder's workflows was written."""
+    """Return when what may change a folder's workflows was written."""
     settings = [
         path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
     ]
@@ -103,8 +103,6 @@ def _modification_times(folder: Path) -> list[float]:
 
 
 def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client import PIPELINES
-
     own, ignored = Client(asked.options).list_user_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
@@ -125,7 +123,7 @@ def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
 
 
 def _draw_diagram(asked: IsolatedTask) -> dict[str, Any]:
-    """A workflow's drawing, and the edges by which a run's path through it is found."""
+    """Return a workflow's drawing, and the edges by which a run's path through it is found."""
     from interlock.engine.client.diagrams import GROUPS, declared_by_place, render_diagram
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
@@ -155,7 +153,7 @@ def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
 
 
 def _export_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.cli.run_export import export_run
+    from interlock.cli.render.export import export_run
 
     client = Client(asked.options)
     return {"text": export_run(client.find_run(asked.name), asked.given["format"])}

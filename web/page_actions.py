@@ -11,10 +11,9 @@ from starlette.requests import Request
 from interlock.engine.client import Decision
 from interlock.engine.client.cancel import cancel_run_by_name
 from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
-from interlock.web import drive_launcher
-from interlock.web.drive_process import DriveJob
+from interlock.web import drive_process
 from interlock.web.endpoints import RefusedError, build_submission, read_body, require_object, run_from_path
-from interlock.web.page_context import PageContext
+from interlock.web.page_views import PageContext
 
 
 async def start_run(page: PageContext, request: Request) -> Any:
@@ -30,12 +29,12 @@ async def start_run(page: PageContext, request: Request) -> Any:
     options = replace(
         page.options, workspace=folder, submitted=build_submission(page.options, given, request.state.person)
     )
-    await drive_launcher.start_drive(DriveJob(options, run, workflow, values))
+    await drive_process.start_drive(drive_process.DriveJob(options, run, workflow, values))
     return {"run": run}
 
 
 def _require_folder(named: object) -> Path:
-    """The folder of a new run. Raises `RefusedError`."""
+    """Return the folder of a new run. Raises `RefusedError`."""
     try:
         folder = Path(str(named)).expanduser()
         there = folder.is_dir()
@@ -90,8 +89,8 @@ async def stop_run(page: PageContext, request: Request) -> Any:
     """Stop a run that is driven or queued, and cancel one that waits."""
     row, person = run_from_path(page.client, request), request.state.person
     waits_for_room = row.status != "running" and (row.error or {}).get("type") == "limit"
-    if not waits_for_room and drive_launcher.is_driven_by_server(page.client, row):
-        await asyncio.to_thread(drive_launcher.interrupt_drive, page.client, row.run)
+    if not waits_for_room and drive_process.is_driven_by_server(page.client, row):
+        await asyncio.to_thread(drive_process.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
     found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)

@@ -13,9 +13,9 @@ from interlock.engine.client import Client
 from interlock.engine.client.following import RunStanding, watch_store_changes
 from interlock.engine.client.record import Cursor
 from interlock.web.api.drive_streams import EventStreamResponse
-from interlock.web.drive_launcher import tail_live_events
+from interlock.web.drive_process import tail_live_events
 from interlock.web.endpoints import run_from_path
-from interlock.web.page_context import PageContext
+from interlock.web.page_views import PageContext
 
 _QUEUED = 16
 """Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""
@@ -31,8 +31,8 @@ _STUCK_S = 10.0
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
 
 
-def format_event(data: object, id: str = "", event: str = "") -> bytes:
-    head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
+def format_event(data: object, id: str = "") -> bytes:
+    head = f"id: {id}\n" if id else ""
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
 
@@ -115,7 +115,7 @@ async def _enqueue_live_events(client: Client, run: str, queue: "asyncio.Queue[b
 
 
 def cut_long_texts(event: dict[str, Any]) -> dict[str, Any]:
-    """An event whose long texts are cut; `cut` says how long the longest was."""
+    """Return an event whose long texts are cut; `cut` says how long the longest was."""
     long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MAX_TEXT}
     for key in [key for key, value in event.items() if isinstance(value, dict | list)]:
         text = json.dumps(event[key], default=repr)

@@ -5,14 +5,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from interlock.cli.parsing import parse_since
 from interlock.cli.render.output import format_amount, format_dollars
-from interlock.engine.client import ENDED, TALKING, Client, RunRow
+from interlock.engine.client import ENDED, TALKING, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
@@ -27,9 +27,9 @@ from interlock.web.endpoints import (
     read_body,
     run_from_path,
 )
-from interlock.web.isolated_process import IsolatedTask as Work
-from interlock.web.page_context import PageContext
+from interlock.web.isolated_process import IsolatedRunner, IsolatedTask
 from interlock.web.roles import required_role
+from interlock.web.run_resumer import RunResumer
 
 if TYPE_CHECKING:
     from interlock.engine.client.views import Sums
@@ -43,35 +43,40 @@ _FILE = 1_000_000
 _LINE = 160
 
 
+class PageContext(NamedTuple):
+    """What answers are made of. `options` are those of each run that is started here."""
+
+    options: Options
+    client: Client
+    apart: IsolatedRunner
+    prompts: RunResumer
+
+
 async def get_person(_: PageContext, request: Request) -> dict[str, str]:
     person = request.state.person
     return {"name": person.name, "role": person.role, "why": person.why}
 
 
-async def list_runs(page: PageContext, request: Request) -> Any:
+def list_runs(page: PageContext, request: Request) -> Any:
     query = request.query_params
     words, status = query.get("q", "").lower().split(), query.get("status") or None
     first = query_number(request, "start", 0)
-    rows = await asyncio.to_thread(page.client.runs, status)
+    rows = page.client.runs(status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
     found = [
         page.prompts.with_starting_status(row) for row, text in about if all(word in text for word in words)
     ]
     shown = found[first : first + _PAGE]
-    waits = await asyncio.to_thread(page.client.missing_worker_line, shown)
+    waits = page.client.missing_worker_line(shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
-async def list_requests(page: PageContext, request: Request) -> Any:
+def list_requests(page: PageContext, request: Request) -> Any:
     run = request.query_params.get("run")
     if run and page.client.find_exact_run(run) is None:
         raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
-    return await asyncio.to_thread(_request_rows, page.client, run)
-
-
-def _request_rows(client: Client, run: str | None) -> list[dict[str, Any]]:
-    waiting = client.waiting_requests(run)
-    rows = {name: client.find_exact_run(name) for name in {one.run for one in waiting}}
+    waiting = page.client.waiting_requests(run)
+    rows = {name: page.client.find_exact_run(name) for name in {one.run for one in waiting}}
     return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
@@ -83,7 +88,7 @@ def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
 
 
 def request_words_json(words: RequestView) -> dict[str, Any]:
-    """A request's words as JSON has them, with the names of their parts."""
+    """Return a request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
     preview = visible_with_marks(words.preview)  # somebody decides on what stands there
@@ -92,13 +97,9 @@ def request_words_json(words: RequestView) -> dict[str, Any]:
     return {**asdict(words), **named, **shown, "questions": questions}
 
 
-async def get_request(page: PageContext, request: Request) -> Any:
+def get_request(page: PageContext, request: Request) -> Any:
     """One request with what led to it; or what became of it."""
-    return await asyncio.to_thread(_request_details, page, request.path_params["id"])
-
-
-def _request_details(page: PageContext, name: str) -> dict[str, Any]:
-    client = page.client
+    client, name = page.client, request.path_params["id"]
     run = name.rpartition("-")[0]
     row = client.find_exact_run(run)
     if row is None:
@@ -126,7 +127,7 @@ def _last_prompt(told: Sequence[Any]) -> str:
 
 
 def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
-    """What a run did, in three lines."""
+    """Return what a run did, in three lines."""
     results = [event for event in told if event.type == "tool_result"]
     failed = sum(event.status != "success" or bool(event.exit) for event in results)
     calls = f"{len(results)} call{'' if len(results) == 1 else 's'}" + (
@@ -145,14 +146,9 @@ def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
     return [line for line in (done, last, said and f"It said: {first}") if line]
 
 
-async def get_request_file(page: PageContext, request: Request) -> Any:
-    """The whole file that a request would change, as it is now, if the run's own tools may read it."""
-    return PlainTextResponse(
-        await asyncio.to_thread(_request_file_text, page.client, request.path_params["id"])
-    )
-
-
-def _request_file_text(client: Client, name: str) -> str:
+def get_request_file(page: PageContext, request: Request) -> Any:
+    """Return the whole file that a request would change, as it is now, if the run's own tools may read it."""
+    client, name = page.client, request.path_params["id"]
     one = next(
         (one for one in client.waiting_requests(name.rpartition("-")[0] or None) if one.id == name), None
     )
@@ -164,7 +160,7 @@ def _request_file_text(client: Client, name: str) -> str:
         why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
         raise RefusedError(422, f"It isn't shown: {why}")
     try:
-        return client.read_file_text(row.run, path, _FILE)
+        return PlainTextResponse(client.read_file_text(row.run, path, _FILE))
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
@@ -177,12 +173,12 @@ def _can_read_workspace(client: Client, row: RunRow) -> bool:
 
 
 async def list_workflows(page: PageContext, _: Request) -> Any:
-    found = await page.apart.run_cached(Work("workflows", page.options))
+    found = await page.apart.run_cached(IsolatedTask("workflows", page.options))
     return {**found, "queue": page.options.queue}
 
 
 async def get_workflow_form(page: PageContext, request: Request) -> Any:
-    return await page.apart.run_cached(Work("form", page.options, request.path_params["name"]))
+    return await page.apart.run_cached(IsolatedTask("form", page.options, request.path_params["name"]))
 
 
 async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
@@ -199,7 +195,7 @@ async def get_run_diagram(page: PageContext, request: Request) -> Any:
 
 
 async def get_run_path(page: PageContext, request: Request) -> Any:
-    """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
+    """Return what the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = await _run_with_loadable_graph(page, request)
     step = query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
@@ -209,7 +205,7 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
 
 
 async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRow:
-    """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
+    """Return the run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
     row = run_from_path(page.client, request)
     await asyncio.to_thread(page.client.check_run_code_trusted, row)
     return row
@@ -221,23 +217,25 @@ async def _draw_graph(
     depth = min(query_number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
     given = {"depth": depth, "show": show, "session": session}
-    return await page.apart.run_cached(Work("diagram", replace(page.options, workspace=folder), name, given))
+    return await page.apart.run_cached(
+        IsolatedTask("diagram", replace(page.options, workspace=folder), name, given)
+    )
 
 
-async def get_run(page: PageContext, request: Request) -> Any:
+def get_run(page: PageContext, request: Request) -> Any:
     row = page.prompts.with_starting_status(run_from_path(page.client, request))
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
-        "trouble": await asyncio.to_thread(page.client.describe_trouble, row),
-        "costs": await asyncio.to_thread(page.client.model_costs, row.run),
+        "trouble": page.client.describe_trouble(row),
+        "costs": page.client.model_costs(row.run),
         "resume": f"interlock resume {row.run}",
-        "no_worker": await asyncio.to_thread(page.client.missing_worker_line, [row]),
+        "no_worker": page.client.missing_worker_line([row]),
     }
 
 
 async def get_takes_prompt(page: PageContext, request: Request) -> Any:
-    """Whether a run goes on with another prompt."""
+    """Return whether a run goes on with another prompt."""
     row = run_from_path(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
@@ -245,19 +243,18 @@ async def get_takes_prompt(page: PageContext, request: Request) -> Any:
         return {"takes": False}
     await _run_with_loadable_graph(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
-    return {"takes": (await page.apart.run_cached(Work("form", options, row.workflow)))["talks"]}
+    return {"takes": (await page.apart.run_cached(IsolatedTask("form", options, row.workflow)))["talks"]}
 
 
-async def list_steps(page: PageContext, request: Request) -> Any:
+def list_steps(page: PageContext, request: Request) -> Any:
     """Nodes that ran, of the root graph or of all, from the first that the reader lacks."""
     row, deep = run_from_path(page.client, request), bool(query_number(request, "deep", 0))
-    found = await asyncio.to_thread(page.client.places, row.run, query_number(request, "since", 0), deep)
+    found = page.client.places(row.run, query_number(request, "since", 0), deep)
     return [place._asdict() for place in found]
 
 
-async def list_calls(page: PageContext, request: Request) -> Any:
-    row = run_from_path(page.client, request)
-    made = await asyncio.to_thread(page.client.calls, row.run)
+def list_calls(page: PageContext, request: Request) -> Any:
+    made = page.client.calls(run_from_path(page.client, request).run)
     keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")
     return [
         {
@@ -269,10 +266,10 @@ async def list_calls(page: PageContext, request: Request) -> Any:
     ]
 
 
-async def get_call_output(page: PageContext, request: Request) -> Any:
-    """All that a call returned, as a file."""
+def get_call_output(page: PageContext, request: Request) -> Any:
+    """Return all that a call returned, as a file."""
     row, call = run_from_path(page.client, request), request.path_params["call"]
-    found = (await asyncio.to_thread(page.client.results, row.run)).get(call)
+    found = page.client.results(row.run).get(call)
     if found is None:
         raise RefusedError(404, f"Call {call!r} of run {row.run!r} has no result.")
     error: Mapping[str, str] = found.get("error") or {}
@@ -281,14 +278,10 @@ async def get_call_output(page: PageContext, request: Request) -> Any:
     return PlainTextResponse(text, headers={"content-disposition": "attachment; filename=output.txt"})
 
 
-async def get_state(page: PageContext, request: Request) -> Any:
-    """The state after a step, and what the keys that it changed held before."""
-    row = run_from_path(page.client, request)
-    found = await asyncio.to_thread(_state_with_changes, page.client, row.run, query_step(request, row.run))
-    return Response(json_text(found), media_type="application/json")
-
-
-def _state_with_changes(client: Client, run: str, step: int | None) -> dict[str, Any]:
+def get_state(page: PageContext, request: Request) -> Any:
+    """Return the state after a step, and what the keys that it changed held before."""
+    client, run = page.client, run_from_path(page.client, request).run
+    step = query_step(request, run)
     values = client.masked_state(run, step)
     there = [one.step for one in client.checkpoints(run)]
     at = there[-1] if step is None else step
@@ -297,24 +290,26 @@ def _state_with_changes(client: Client, run: str, step: int | None) -> dict[str,
     changed = {
         key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
     }
-    return {"step": at, "values": values, "changed": changed}
+    return Response(
+        json_text({"step": at, "values": values, "changed": changed}), media_type="application/json"
+    )
 
 
-async def get_seen_conversation(page: PageContext, request: Request) -> Any:
-    """How much of the conversation there was at a step."""
+def get_seen_conversation(page: PageContext, request: Request) -> Any:
+    """Return how much of the conversation there was at a step."""
     row = run_from_path(page.client, request)
     step = query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
-    return (await asyncio.to_thread(page.client.extent_at_step, row.run, step))._asdict()
+    return page.client.extent_at_step(row.run, step)._asdict()
 
 
-async def get_diff(page: PageContext, request: Request) -> Any:
-    """The files changed, by the end or until a step."""
+def get_diff(page: PageContext, request: Request) -> Any:
+    """Return the files changed, by the end or until a step."""
     row = run_from_path(page.client, request)
     until = query_step(request, row.run)
     try:
-        return {"diff": await asyncio.to_thread(page.client.diff_files, row.run, until=until)}
+        return {"diff": page.client.diff_files(row.run, until=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 
@@ -323,15 +318,15 @@ async def replay_run(page: PageContext, request: Request) -> Any:
     row, given = await _run_with_loadable_graph(page, request), await read_body(request)
     swap = given.get("swap")
     check_role(request.state.person, required_role("view", swap=swap))
-    return await page.apart.run(Work("replay", page.options, row.run, {"swap": str(swap or "")}))
+    return await page.apart.run(IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")}))
 
 
 async def export_run(page: PageContext, request: Request) -> Any:
-    """A run's export, as a file."""
+    """Return a run's export, as a file."""
     row, shape = run_from_path(page.client, request), request.query_params.get("format", "html")
     if shape not in ("html", "md", "json"):
         raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
-    made = await page.apart.run(Work("export", page.options, row.run, {"format": shape}))
+    made = await page.apart.run(IsolatedTask("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
 
@@ -340,20 +335,19 @@ _KEYS = ("day", "model", "workflow", "repository")
 _COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
 
 
-async def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
+def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
-    found = await asyncio.to_thread(page.client.statistics, by, parse_since("30d"))
+    found = page.client.statistics(by, parse_since("30d"))
     rows = [[key, *_table_cells(sums)] for key, sums in found.items()]
     return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
 
 
 def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
-    """A bar for each key: its cost, or its tokens where no cost is known."""
+    """Return a bar for each key: its cost, or its tokens where no cost is known."""
     what, values = "Cost", {key: sums.usd for key, sums in found.items()}
     if not any(values.values()):
-        what = "Tokens"
-        values = {key: float(sums.input_tokens + sums.output_tokens) for key, sums in found.items()}
+        what, values = "Tokens", {key: float(s.input_tokens + s.output_tokens) for key, s in found.items()}
     most = max(values.values(), default=0.0)
     bars = [
         {"key": key, "part": value / most, "shown": _format_figure(what, value)}

@@ -11,7 +11,7 @@ from interlock.engine.client import Options
 from interlock.engine.client.api_rows import Served
 from interlock.engine.client.fleet import QueuedTurn, give_up_stale_turns
 from interlock.state.errors import BusyError, InterlockError, StoreError
-from interlock.web.drive_launcher import AdoptedProcess
+from interlock.web.drive_process import AdoptedProcess
 
 LOOK_S = 0.02
 """Seconds between two looks at a process."""
@@ -77,8 +77,8 @@ class RateLimits:
         return False
 
     def has_turn(self, run: str) -> bool:
-        """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and QueuedTurn(self._home, run).is_waiting_or_driven()
+        """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
+        return self._counts and QueuedTurn(self._home, run).stands()
 
     async def release(self, run: str) -> None:
         """Let whoever waits go on."""

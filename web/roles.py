@@ -51,7 +51,7 @@ def required_role(
     standing: ThreadStanding | None = None,
     swap: object = None,
 ) -> str:
-    """The role that a request needs: its route's, or `drive` for what else its query or body would do.
+    """Return the role that a request needs: its route's, or `drive` for what else its query or body would do.
 
     `start`: of a request that drives a thread, its body, and `standing` how the thread stands. `swap`: of a replay,
     whose code it runs in place of a node.
@@ -66,7 +66,7 @@ def required_role(
 
 
 def _is_only_answer(start: Mapping[str, Any]) -> bool:
-    """Whether the body of a drive answers interrupts, and asks for nothing else."""
+    """Return whether the body of a drive answers interrupts, and asks for nothing else."""
     given = {name: value for name, value in start.items() if not _is_empty_field(name, value)}
     command: Any = given.get("command")
     if not isinstance(command, dict) or "resume" not in command:

@@ -11,11 +11,9 @@ from typing import Any
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
-from interlock.engine.client.api_rows import Served
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
-from interlock.web import drive_launcher
-from interlock.web.drive_process import DriveJob
+from interlock.web import drive_process
 from interlock.web.rate_limits import LOOK_S, RateLimits
 
 _LEAVE_S = 3.0
@@ -35,7 +33,7 @@ class RunResumer:
         self._starting = set[str]()
 
     def with_starting_status(self, row: RunRow) -> RunRow:
-        """The row; a run whose drive is being started isn't called interrupted."""
+        """Return the row. A run whose drive is being started isn't called interrupted."""
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
 
@@ -54,7 +52,7 @@ class RunResumer:
         self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None
     ) -> str:
         if whose is None or (row.queue is not None and prompt is None):  # workers go on with theirs
-            await drive_launcher.start_drive(DriveJob(self._options, row.run, prompt=prompt))
+            await drive_process.start_drive(drive_process.DriveJob(self._options, row.run, prompt=prompt))
             return ""
         if await self._is_in_line(row.run):
             if prompt is None:
@@ -70,7 +68,7 @@ class RunResumer:
         return await began
 
     async def _is_in_line(self, run: str) -> bool:
-        """Whether a run is in line already."""
+        """Return whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (
@@ -126,7 +124,7 @@ class RunResumer:
                 began.set_result(waits)
 
         while one := self._stored_prompt(run):
-            process = drive_launcher.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
+            process = drive_process.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
                 await self._turns.wait_for_turn(one, run, one.body["workflow"], waits=told)
                 process = await self._start_process(one)
@@ -137,17 +135,13 @@ class RunResumer:
             api_rows.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release(run)
 
-    async def _start_process(self, one: Served) -> Child:
-        begun: list[Child] = []
-
+    async def _start_process(self, one: api_rows.Served) -> Child:
         def started(child: Child) -> None:
-            process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
+            process = [*drive_process.child_identity(child)]
             api_rows.change(self._home, "prompt", one.id, {"status": "started", "process": process})
-            begun.append(child)
 
-        work = DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
-        await drive_launcher.start_drive(work, started)
-        return begun[0]
+        work = drive_process.DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
+        return await drive_process.start_drive(work, started)
 
-    def _stored_prompt(self, run: str) -> Served | None:
+    def _stored_prompt(self, run: str) -> api_rows.Served | None:
         return api_rows.served(self._home, "prompt", run)

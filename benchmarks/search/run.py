@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.index.index import WorkspaceIndex, open_index
+from interlock.services.index import WorkspaceIndex, open_index
 from interlock.services.index.ranking import significant_words
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import (
@@ -17,13 +16,10 @@ from interlock.cli.parsing import (
     one_of,
     word_argument,
 )
+from interlock.cli.render.export import draw_graph, export_run
 from interlock.cli.render.output import abbreviate_home, stderr_paint, stdout_paint
-from interlock.cli.run_export import draw_graph, export_run, load_workflow
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 _DRAWN = {"mermaid": ("mmd", "mermaid"), "dot": ("dot", "gv"), "svg": ("svg",), "png": ("png",)}
 _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",), "patch": ("patch", "diff")}
@@ -86,7 +82,7 @@ def diagram(args: Args) -> int | None:
         options = options_here(args)
         if run and not args.workspace and (place := Path(run.workspace)).is_dir():
             options = replace(options, workspace=place)
-        chosen = load_workflow(workflow, options)
+        chosen = Client(options).load_workflow(workflow, with_own_nodes=True)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):

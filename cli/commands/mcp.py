@@ -218,7 +218,7 @@ def _parse_pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
 
 
 def _remove_server(args: Args) -> None:
-    from interlock.services.mcp.spec import remove_server
+    from interlock.services.mcp import remove_server
 
     remove_server(file := _settings_file(args), _require_server_name(args))
     stderr_paint().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
@@ -259,7 +259,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve_workflows(args: Args) -> None:
-    from interlock.services.mcp.exchanges import load_sdk
+    from interlock.services.mcp import load_sdk
 
     load_sdk()
     from interlock.cli.mcp_server import name_tools, serve_mcp

@@ -1,15 +1,17 @@
-"""work: drives a run: a prompt or a session, any workflow, and resuming what waits or was interrupted."""
+"""work: drives a run: a prompt or a session, any workflow with its inputs as flags, and resuming what waits."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from interlock.cli.catalog import build_parser
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import SCREEN_READER, is_plain_terminal, resume_run, start_run, view_for
+from interlock.cli.driving import SCREEN_READER, is_plain_terminal, resume_run, run_batch, start_run, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import (
     STDIN,
@@ -20,12 +22,23 @@ from interlock.cli.inputs import (
     read_piped_text,
     read_spec,
 )
-from interlock.cli.parsing import Args, Parser, add_flag, declare_arguments, flag_argument, word_argument
-from interlock.engine.client import ENDED, Client, Decision, Options
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    add_flag,
+    declare_arguments,
+    flag_argument,
+    number_type,
+    one_of,
+    word_argument,
+)
+from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from interlock.graphs.pipeline import Pipeline
 
 
@@ -96,8 +109,6 @@ class RunParser(Parser):
 
     def learn(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
-        from interlock.cli.workflow_inputs import add_own_flags
-
         self.workflow = Client(options_here(first)).load_workflow(first.workflow)
         self.own = tuple(add_own_flags(self, self.workflow))
 
@@ -108,8 +119,6 @@ class RunParser(Parser):
         if len(words) == end:
             self.learn(arguments)
         elif (expected := self.expects(words)[0]) is None or expected.dest not in ("cron", "workflow"):
-            from interlock.cli.workflow_inputs import describe_workflow
-
             self.learn(words)
             describe_workflow(self, self.workflow, self.own)
         args = super().parse(arguments)
@@ -145,8 +154,6 @@ def run(args: Args) -> int:
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
-        from interlock.cli.batch import run_batch
-
         with redirect_stdout_to_stderr():
             given = partial(_parse_input, workflow)
             return run_batch(workflow.name, args.batch, given, inputs, options, resumes=args.go_on)
@@ -228,3 +235,87 @@ class _InitParser(Parser):
 )
 def init(args: Args) -> int:
     return run(args)
+
+
+_TYPES = {str: "TEXT", int: "N", float: "NUMBER", bool: "BOOLEAN", list: "LIST", tuple: "LIST", set: "LIST"}
+
+
+def add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
+    """Add a flag for each scalar input that isn't one already; returns their names."""
+    taken = {n for a in made._actions for n in (a.dest, *a.option_strings)}  # pyright: ignore[reportPrivateUsage]
+    group = made.add_argument_group(f"inputs of {workflow.name}")
+    added: list[str] = []
+    for name, field in workflow.input.model_fields.items():
+        kind = _scalar_type(field.annotation)
+        typed, about = "--" + name.replace("_", "-"), _input_help(field)
+        if kind is None or name == workflow.prompt_field or taken & {name, typed, f"--no-{typed[2:]}"}:
+            continue
+        if kind is bool:
+            group.add_argument(typed, action=argparse.BooleanOptionalAction, help=about)
+        elif isinstance(kind, tuple):
+            add_flag(group, f"{typed} {'|'.join(kind)}", about, type=one_of(kind))
+        else:
+            read = number_type(kind) if kind in (int, float) else kind
+            add_flag(group, f"{typed} {_TYPES[kind]}", about, type=read)
+        added.append(name)
+    return added
+
+
+def describe_workflow(made: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
+    """Turn the parser's help into this workflow's, with its own inputs first."""
+    from interlock.state.run import WorkflowInput
+
+    name, prompt, fields = workflow.name, workflow.prompt_field, workflow.input.model_fields
+    summary = workflow.summary or PIPELINES.get(name, "")
+    made.usage = f"interlock run {name}{' [PROMPT]' if prompt else ''} [FLAGS]".replace("%", "%%")
+    made.description = f"{name}: {summary}"
+    made.epilog = f"every input as JSON Schema: interlock schema {name}"
+    for action in made._actions:  # pyright: ignore[reportPrivateUsage]
+        if action.dest == "words" and prompt is not None:
+            action.help = f"{prompt}: {_input_help(fields[prompt])}"
+        elif action.dest in ("workflow", "words"):
+            action.help = argparse.SUPPRESS
+    groups = made._action_groups  # pyright: ignore[reportPrivateUsage]
+    own, rest = groups.pop(), made.add_argument_group(f"inputs of {name} without a flag, for --input")
+    for other in (f for f in fields if f not in {*flags, prompt, *WorkflowInput.model_fields}):
+        shown = argparse.Action([], other, 0, metavar=f"{other} {_json_type_name(fields[other].annotation)}")
+        shown.help = _input_help(fields[other])
+        rest._group_actions.append(shown)  # pyright: ignore[reportPrivateUsage] - shown, not parsed
+    groups[1:1] = [own, groups.pop()]
+
+
+def _input_help(field: "FieldInfo") -> str:
+    """What an input is, and its default unless the description says it."""
+    text = " ".join((field.description or "").replace(" ★", "").split())
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if field.is_required():
+        text = f"{text} (required)"
+    elif default not in (None, False, "", [], {}) and "default" not in text:
+        text = f"{text} (default: {'true' if default is True else default})"
+    return text.strip().replace("%", "%%")
+
+
+def _scalar_type(annotation: Any) -> type | tuple[str, ...] | None:
+    """str, int, float or bool for `T` or `T | None`, the values of a Literal of strings; None for anything else."""
+    if annotation in (str, int, float, bool):
+        return annotation
+    values = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return _scalar_type(values[0])
+    if get_origin(annotation) is Literal:
+        return values if all(isinstance(value, str) for value in values) else None
+    kinds = {_scalar_type(a) for a in values if a is not type(None)}
+    return kinds.pop() if _is_union(annotation) and len(kinds) == 1 else None
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, UnionType)
+
+
+def _json_type_name(annotation: Any) -> str:
+    """The JSON type of an input, as help shows it."""
+    if _is_union(annotation):
+        return "|".join(
+            dict.fromkeys(_json_type_name(a) for a in get_args(annotation) if a is not type(None))
+        )
+    return _TYPES.get(get_origin(annotation) or annotation, "OBJECT")

@@ -1,14 +1,15 @@
-"""export: a run as a self-contained HTML page (no script, no request), or as Markdown: the same parts in both."""
+"""export: a run as a self-contained HTML page (no script, no request), as Markdown (the same parts in both) or as JSON,
+and its graph as a diagram. Markdown and diffs are imported where they are written."""
 
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-from markdown_it import MarkdownIt
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interlock.cli.render.output import (
     format_amount,
@@ -20,15 +21,84 @@ from interlock.cli.render.output import (
     shorten,
 )
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
-from interlock.engine.client import Call
-from interlock.engine.client.decision_lines import call_status, deciders_line, describe_choice, format_clock
-from interlock.engine.client.requests import brief_arguments
+from interlock.engine.client import Call, Client, Options, RunRow
+from interlock.engine.client.decision_lines import (
+    call_status,
+    deciders_line,
+    describe_choice,
+    format_clock,
+)
+from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
+from interlock.state.entry_points import find_entry_point
+from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
 from interlock.state.text import escape_controls, json_text, visible, visible_json
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+    from interlock.graphs.pipeline import Pipeline
+
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def draw_graph(
+    workflow: "Pipeline | str",
+    shape: str,
+    depth: int,
+    run: RunRow | None,
+    call: str | None = None,
+    show: Sequence[str] | None = None,
+) -> str | bytes:
+    from interlock.engine.client.diagrams import GROUPS, render_diagram
+    from interlock.state.charts import CHARTS
+
+    if isinstance(workflow, str) and workflow in CHARTS:
+        life = Client.for_this_user().read_lifecycle(run.run, workflow, call) if run else None
+        return render_diagram(workflow, shape, depth, life=life)
+    path = Client.for_this_user().read_graph_path(run.run, _open_request_lines(run.run)) if run else None
+    return render_diagram(workflow, shape, depth, path, show=show or GROUPS)
+
+
+def _open_request_lines(run: str) -> list[str]:
+    """What a run waits for and since when, why each thing is asked, and how to decide."""
+    requests = Client.for_this_user().waiting_requests(run)
+    lines: list[str] = []
+    for nth, request in enumerate(requests, 1):
+        lines += [
+            f"{nth}. {one_line(request_headline(request.fields), 60)}",
+            *_wrap_reason(request.fields["reason"]),
+        ]
+    if not lines:
+        return []
+    asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
+    return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
+
+
+def _wrap_reason(text: str) -> list[str]:
+    indent = "\u00a0" * 4
+    return wrap(
+        one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
+    )
+
+
+def export_run(run: RunRow, shape: str) -> str:
+    """A run's export as html, md or json."""
+    record = Client.for_this_user().export_record(run.run)
+    if shape == "json":
+        return visible_json(record, 2) + "\n"
+    options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
+    try:
+        workflow = Client(options).load_workflow(run.workflow, with_own_nodes=True)
+    except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
+        workflow = run.workflow
+    # Without the folder that draws, everything else of the run is exported.
+    can_draw = find_entry_point("interlock.parts", "diagrams") is not None
+    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run) if can_draw else ""
+    text = drawn.decode() if isinstance(drawn, bytes) else drawn
+    return html_page(record, text) if shape == "html" else markdown_report(record, text)
 
 
 class Part(NamedTuple):
@@ -55,12 +125,12 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def html_page(record: Record, drawn: bytes) -> str:
-    """The HTML page. `drawn`: the diagram as SVG."""
+def html_page(record: Record, svg: str) -> str:
+    """Return the run as an HTML page. `svg`: its diagram; empty: none."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    svg = drawn.decode()
-    body = "\n".join(_part_to_html(part, svg[svg.index("<svg") :]) for part in _run_parts(record))
+    drawing = svg[svg.index("<svg") :] if svg else ""
+    body = "\n".join(_part_to_html(part, drawing) for part in _run_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
@@ -69,10 +139,10 @@ def html_page(record: Record, drawn: bytes) -> str:
     )
 
 
-def markdown_report(record: Record, drawn: str) -> str:
-    """The Markdown report. `drawn`: the diagram as Mermaid text."""
+def markdown_report(record: Record, mermaid: str) -> str:
+    """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return escape_controls(
-        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, drawn)) + "\n"
+        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
     )
 
 
@@ -223,7 +293,7 @@ _TAGS = {
 def _part_to_html(part: Part, svg: str) -> str:
     match part.kind:
         case "diagram":
-            return f'<div class="diagram" id="diagram">{svg}</div>'
+            return f'<div class="diagram" id="diagram">{svg}</div>' if svg else ""
         case "asked":
             return f'<div class="asked">{_escape_text(part.text)}</div>'
         case "text":
@@ -246,6 +316,7 @@ def _diff_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
+
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
     plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())
     lines = (
@@ -274,7 +345,9 @@ def _markdown_to_html(text: str) -> str:
 
 
 @cache
-def _markdown_parser() -> MarkdownIt:
+def _markdown_parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
     read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return read.disable(["link", "image", "autolink", "reference", "entity"])
 
@@ -287,10 +360,11 @@ def _escape_name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _part_to_markdown(part: Part, drawn: str) -> Iterator[str]:
+def _part_to_markdown(part: Part, mermaid: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
-            yield from _code_block_lines(drawn, "mermaid")
+            if mermaid:
+                yield from _code_block_lines(mermaid, "mermaid")
         case "asked" | "text" | "block":
             if part.text:
                 yield from _code_block_lines(part.text, "diff" if is_diff(part.text) else "text")

@@ -23,7 +23,7 @@ from interlock.cli.render.output import (
     write_json,
 )
 from interlock.cli.render.pending_requests import request_screen_lines
-from interlock.cli.render.view import View
+from interlock.cli.render.views import View
 from interlock.cli.render.workflow_results import drop_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (

@@ -71,7 +71,7 @@ def _mode_lines(output: Output, paint: Paint) -> Iterator[str]:
                     "*" if mode["slug"] == output["current"] else "",
                     mode["slug"],
                     format_mode_groups(mode),
-                    _mode_purpose(mode),
+                    mode.get("when_to_use") or mode.get("description") or mode["name"],
                 )
                 for mode in output["modes"]
             ],
@@ -87,10 +87,6 @@ def format_mode_groups(mode: Mapping[str, Any]) -> str:
         f"{group['name']} ({group['file_regex']})" if group.get("file_regex") else group["name"]
         for group in groups
     )
-
-
-def _mode_purpose(mode: Mapping[str, Any]) -> str:
-    return mode.get("when_to_use") or mode.get("description") or mode["name"]
 
 
 def _system_prompt_lines(output: Output, paint: Paint) -> Iterator[str]:

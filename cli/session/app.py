@@ -301,7 +301,11 @@ class App:
                     Condition(lambda: bool(self.session.queue)),
                 ),
                 ConditionalContainer(
-                    Window(FormattedTextControl(self._asked), dont_extend_height=True, wrap_lines=True),
+                    Window(
+                        FormattedTextControl(lambda: self._panel().lines(terminal_size().columns)),
+                        dont_extend_height=True,
+                        wrap_lines=True,
+                    ),
                     Condition(lambda: self.panel is not None),
                 ),
                 ConditionalContainer(self._input, Condition(lambda: self.picker is None)),
@@ -316,10 +320,6 @@ class App:
         return [
             ("fg:ansibrightblack", f"  queued: {text.splitlines()[0][:200]}\n") for text in self.session.queue
         ]
-
-    def _asked(self) -> StyleAndTextTuples:
-        assert self.panel is not None
-        return self.panel.lines(terminal_size().columns)
 
     def _status(self) -> StyleAndTextTuples:
         """The status line, or a hint about what to press for as long as it applies."""

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal
+from interlock.cli.render.export import usage_lines
 from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, one_line
 from interlock.cli.session.external_programs import show_printed, split_words
 from interlock.cli.session.picker import Row
@@ -49,8 +50,6 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
 
 
 async def show_statistics(session: Session, _: str) -> None:
-    from interlock.cli.render.export import usage_lines
-
     run = session.client.find_run(session.begun_run)
     used = await to_thread(lambda: session.client.model_costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]

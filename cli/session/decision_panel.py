@@ -55,14 +55,14 @@ _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
 
 class Desk(Protocol):
-    async def handed_over(self, work: Callable[[], Any]) -> Any: ...
+    async def handed_over(self, work: Callable[[], Any]) -> Any:
+        """Do something that needs the whole terminal."""
+
     async def view(self, requests: Sequence[Request], /) -> None:
         """Show all of it in a pager."""
-        ...
 
     async def compare(self, requests: Sequence[Request], /) -> None:
         """Open it in the person's difftool."""
-        ...
 
 
 class Panel:
@@ -279,7 +279,8 @@ def show_request(screen: Screen, request: Request, count: str, color: bool) -> N
 def request_text(request: Request, count: str, color: bool) -> str:
     """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
     text = io.StringIO()
-    paint = _Colored(text) if color else Paint(text)
+    paint = Paint(text)
+    paint.on = color
     more = f": [{_VIEW}]"
     paint.print_all(
         ["", *request_lines(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
@@ -314,12 +315,6 @@ def _note_decisions(screen: Screen, panel: Panel, decisions: Sequence[Decision])
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
         screen.note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")
-
-
-class _Colored(Paint):
-    def __init__(self, stream: io.StringIO) -> None:
-        super().__init__(stream)
-        self.on = True
 
 
 _QUIET_S = 0.4

@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -83,25 +84,30 @@ class Screen:
         self._previewed: set[int] = set()
         """Hashes of diffs already shown when the person was asked about them."""
 
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Hold the lock, then tell whoever paints."""
+        with self._lock:
+            yield
+        self.changed()
+
     @property
     def theme(self) -> Theme:
         return self._theme
 
     @theme.setter
     def theme(self, theme: Theme) -> None:
-        with self._lock:
+        with self._changing():
             self._theme = theme
             self._laid_out()
-        self.changed()
 
     def resize(self, width: int) -> None:
         """Set the width; finished lines stay as they are."""
         if width == self.width:
             return
-        with self._lock:
+        with self._changing():
             self.width = max(width, 1)
             self._laid_out()
-        self.changed()
 
     def __call__(self, event: Event, /) -> None:
         for part in self._portions(event):
@@ -139,29 +145,25 @@ class Screen:
     def show_prompt(self, prompt: str) -> None:
         if self.typed_above:
             return
-        with self._lock:
+        with self._changing():
             self._finish_answer()
             self._put(blocks.prompt_lines(prompt, self.width), "prompt", apart=True)
-        self.changed()
 
     def note(self, text: str, style: str = "dim") -> None:
-        with self._lock:
-            self._finish_answer()
-            self._print_note(text, style)
-        self.changed()
+        with self._changing():
+            self._line(text, style)
 
     def markdown(self, text: str) -> None:
         """Show a complete text the way answers are shown."""
-        with self._lock:
+        with self._changing():
             self._finish_answer()
             stream = MarkdownStream(self._page())
             self._put([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
             self._kind = "answered"
-        self.changed()
 
     def show(self, renderable: RenderableType) -> None:
         """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
-        with self._lock:
+        with self._changing():
             self._finish_answer()
             if isinstance(renderable, Text):
                 lines = renderable.split("\n", allow_blank=True)
@@ -175,13 +177,11 @@ class Screen:
                 parts[::2] = map(escape_controls, parts[::2])
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
-        self.changed()
 
     def lines(self, lines: Iterable[Text]) -> None:
         """Show lines that fit the width, right below what was shown last."""
-        with self._lock:
+        with self._changing():
             self._put(lines, "shown")
-        self.changed()
 
     def render_to_ansi(self, lines: Iterable[Text]) -> str:
         with self._lock:
@@ -201,12 +201,11 @@ class Screen:
 
     def end(self) -> None:
         """End the drive: live lines become finished. Steps stay if it only waits for a person."""
-        with self._lock:
+        with self._changing():
             self._finish_answer()
             if not self._waits:
                 self._finish_todos()
             self._work = None
-        self.changed()
 
     def live(self, height: int) -> str:
         """At most `height` lines, none wider than the screen, without a final line end."""
@@ -381,9 +380,6 @@ class Screen:
 
     def _line(self, text: str, style: str) -> None:
         self._finish_answer()
-        self._print_note(text, style)
-
-    def _print_note(self, text: str, style: str) -> None:
         lines = (Text(line, style) for line in escape_controls(text).split("\n"))
         self._put((part for line in lines for part in wrap_hanging(line, self.width)), "line")
 

@@ -30,21 +30,40 @@ _SAID = {
 class Terminal(Protocol):
     """What a session needs from its terminal: `App`, or `Lines` where the cursor can't be moved."""
 
-    def paint(self) -> None: ...
-    def exit(self) -> None: ...
-    def ring(self, event: NotificationEvent) -> None: ...
-    async def decide(self, run: str, requests: Sequence[Pending], /) -> list[Decision]: ...
-    def still_asked(self, waiting: Collection[str]) -> None: ...
-    async def handed_over(self, work: Callable[[], T]) -> T: ...
+    def paint(self) -> None:
+        """Show soon what has changed."""
+
+    def exit(self) -> None:
+        """End the session."""
+
+    def ring(self, event: NotificationEvent) -> None:
+        """Notify the person by the terminal."""
+
+    async def decide(self, run: str, requests: Sequence[Pending], /) -> list[Decision]:
+        """Ask for decisions; a request without one is left for later."""
+        ...
+
+    def still_asked(self, waiting: Collection[str]) -> None:
+        """Withdraw the question if its request isn't among those that wait."""
+
+    async def handed_over(self, work: Callable[[], T]) -> T:
+        """Do something that needs the whole terminal."""
+        ...
+
     async def pick(
         self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
     ) -> Row | None:
         """Ask for a row. `at`: the one marked first. `reading` reads the rows' texts, a little at each step."""
-        ...
 
-    def suggest(self, text: str) -> None: ...
-    def take_back(self, texts: Sequence[str]) -> None: ...
-    async def confirm(self, question: str) -> bool: ...
+    def suggest(self, text: str) -> None:
+        """Offer a text as the next prompt."""
+
+    def take_back(self, texts: Sequence[str]) -> None:
+        """Give back queued prompts that won't be sent."""
+
+    async def confirm(self, question: str) -> bool:
+        """Ask a yes-or-no question."""
+        ...
 
 
 class Session(Conversation):

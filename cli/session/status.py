@@ -1,6 +1,5 @@
 """status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +8,10 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import format_amount, one_line
+from interlock.cli.session.picker import cut_cells
 from interlock.cli.session.session import Session
+from interlock.engine.client.context_window import known_window
 from interlock.engine.client.following import changes
-from interlock.services.files.disk import read_file
 from interlock.state.errors import InterlockError
 
 _BETWEEN = " · "
@@ -71,7 +71,11 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
     parts = [
         (8, "class:running", figures.running),
         (9 if figures.approval_mode != "default" else 1, style, mode),
-        (6, "class:model", _shorten_name(figures.model.rpartition("/")[2] or figures.model)),
+        (
+            6,
+            "class:model",
+            cut_cells(one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
+        ),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),
         (
             7,
@@ -80,32 +84,10 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
         ),
         (3, "class:dim", f"{format_amount(figures.tokens)} tokens" if figures.tokens else ""),
         (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
-        (2, "class:dim", f"⎇ {_shorten_name(figures.branch)}" if figures.branch else ""),
+        (2, "class:dim", f"⎇ {cut_cells(one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else ""),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
     ]
     return [part for part in parts if part[2]]
-
-
-def _shorten_name(name: str) -> str:
-    name = one_line(name)
-    return name if cell_len(name) <= _LONGEST_NAME else set_cell_size(name, _LONGEST_NAME - 1) + "…"
-
-
-def git_branch(folder: Path) -> str:
-    """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
-    from interlock.services.context.memory import find_git_root
-
-    root = find_git_root(folder)
-    if root is None:
-        return ""
-    place = root / ".git"
-    try:
-        if place.is_file():  # a worktree's, or a submodule's
-            place = root / read_file(place).decode("utf-8", "replace").removeprefix("gitdir:").strip()
-        head = read_file(place / "HEAD").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
 
 
 class Readings:
@@ -118,6 +100,8 @@ class Readings:
 
     def read(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
+        from interlock.engine.client.folder_contents import git_branch
+
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
         stamp = (session.run, session.answering or session.model)
@@ -128,18 +112,12 @@ class Readings:
         return before != (self._known, self._window)
 
     def _read(self, session: Session, run: str | None) -> None:
-        from interlock.services.models.facts import ModelFacts
-        from interlock.services.models.names import resolve_model
-
         client = session.client
         own = (run, client.innermost_subtask(run)) if run else ()
         elsewhere = sum(request.run not in own for request in client.waiting_requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
-        settings = client.settings(session.workspace)
         if model := session.answering or session.model:
-            self._window = ModelFacts(settings, os.environ, ask=False).window_tokens(
-                resolve_model(settings, model)
-            )
+            self._window = known_window(client.settings(session.workspace), model)
         if run:
             spent = [one["usd"] for one in client.model_costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)

@@ -21,14 +21,20 @@ from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tool
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.hooks.hook_settings import Hook, event_subjects
-from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.endpoint import open_streams
-from interlock.services.mcp.remote import WAIT_S, Show, sign_in_with_browser
-from interlock.services.mcp.spec import ServerSpec, server_specs
-from interlock.services.mcp.tokens import TokenFile
+from interlock.services.mcp import (
+    WAIT_S,
+    Connection,
+    ServerSpec,
+    Show,
+    TokenFile,
+    UnavailableError,
+    open_streams,
+    server_specs,
+    sign_in_with_browser,
+)
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
-from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe_argument_errors

@@ -1,5 +1,6 @@
 """context_window: what fills a conversation's context window, by source."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,7 @@ from interlock.state.text import estimate_tokens
 
 if TYPE_CHECKING:
     from interlock.engine.client.conversation import Conversation
+    from interlock.state.settings import Settings
 
 _SECTIONS = {
     "environment": "workspace",
@@ -51,6 +53,14 @@ def measure_context_window(conversation: "Conversation") -> ContextWindow:
         configured_context_window(settings, resolve_model(settings, model)) if model else 0
     )
     return ContextWindow(model, size, sources)
+
+
+def known_window(settings: "Settings", model: str) -> int:
+    """Return a model's window in tokens, as far as it is known without asking a server."""
+    from interlock.services.models.facts import ModelFacts
+    from interlock.services.models.names import resolve_model
+
+    return ModelFacts(settings, os.environ, ask=False).window_tokens(resolve_model(settings, model))
 
 
 def _message_sources(message: Message) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,10 @@
 """diagrams: drawings of graphs and of runs, for the front ends that show or write them."""
 
-from interlock.engine.diagrams import (
+from interlock.engine.optional_rooms import require_part
+
+require_part("diagrams", "Drawings need", "engine/diagrams")
+
+from interlock.engine.diagrams import (  # noqa: E402 (without the folder, people read the line above)
     GROUPS,
     RunPath,
     check_diagrams,

@@ -19,7 +19,8 @@ from interlock.engine.store import (
     read_store_address,
     state_directory_for_store,
 )
-from interlock.engine.store.connection import NO_SERVER, Connection, Job
+from interlock.engine.store.connection import NO_SERVER, Connection
+from interlock.engine.store.jobs import Job
 from interlock.engine.store.queue import Delivery, Submitted, submitted
 from interlock.engine.store.runs import new_run_id, set_run_error
 from interlock.state.errors import InterlockError, RunError, UserError

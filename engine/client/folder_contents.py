@@ -1,14 +1,14 @@
-"""folder_contents: what a folder brings to its runs, to show and to change: memory files and MCP servers."""
+"""folder_contents: what a folder brings to its runs, to show and to change: memory files, MCP servers, its branch."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
-from interlock.services.context.memory import MemoryFile, load_memory
-from interlock.services.files.disk import make_directories, read_text_file
+from interlock.services.context.memory import MemoryFile, find_git_root, load_memory
+from interlock.services.files.disk import make_directories, read_file, read_text_file
 from interlock.services.files.filesystem import replace_file
-from interlock.services.mcp.spec import add_server, server_specs
+from interlock.services.mcp import add_server, server_specs
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
@@ -47,3 +47,18 @@ def check_and_write_mcp_server(file: Path, name: str, server: dict[str, Any], fo
     if problem := server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
     return add_server(file, name, server)
+
+
+def git_branch(folder: Path) -> str:
+    """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
+    root = find_git_root(folder)
+    if root is None:
+        return ""
+    place = root / ".git"
+    try:
+        if place.is_file():  # a worktree's, or a submodule's
+            place = root / read_file(place).decode("utf-8", "replace").removeprefix("gitdir:").strip()
+        head = read_file(place / "HEAD").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]

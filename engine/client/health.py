@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.diagnosis import blame_damaged_rows
-from interlock.engine.store.integrity import damage, damaged_pages, unreadable
-from interlock.services.files.disk import close_to_others
+from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, unreadable
+from interlock.services.files.disk import remove_others_permissions
 from interlock.services.hooks.scripts import find_scripts
-from interlock.services.process.supervisor import describe_escapes, describe_process_limit
+from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.events import Progress
@@ -119,7 +118,7 @@ def check_machine() -> Iterator[Finding]:
         ),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
-    note = describe_escapes()
+    note = describe_possible_escapes()
     yield Finding(
         "note" if note else "ok",
         "processes",
@@ -179,7 +178,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
+        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding(
@@ -218,7 +217,7 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import server_specs
+    from interlock.services.mcp import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
@@ -349,7 +348,7 @@ def _check_retention() -> Iterator[Finding]:
 def _make_state_directory_private(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
-        repaired = [part for part in _OURS if close_to_others(home / part)]
+        repaired = [part for part in _OURS if remove_others_permissions(home / part)]
         if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*_OURS}:
             home.chmod(0o700)
             repaired.append(".")

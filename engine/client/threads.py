@@ -20,23 +20,23 @@ from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import task_writes
+from interlock.engine.store.journal import WHOLE
 from interlock.engine.store.runs import innermost_waiting_subtask, mark_run_done
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
 from interlock.graphs.foreign_requests import answer_text, decisions_on_actions
-from interlock.graphs.langgraph_internals import (
+from interlock.graphs.stored_channels import (
     BOOKKEEPING,
     INPUT,
-    WHOLE,
     edge_task_path,
     is_internal_channel,
     is_interrupt_id,
     pending_input,
     pending_nodes,
 )
-from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
+from interlock.graphs.stored_values import OF_PYTHON
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -70,7 +70,7 @@ class StoredGraph:
 
     def __init__(self, conn: Connection, run: str) -> None:
         self._saver = Saver(conn)
-        self._saver.serde = Serde(make_type_loader(OF_PYTHON))
+        self._saver.serde = Serde(OF_PYTHON)
         self._nodes = {task: node for _, task, node, _ in task_writes(conn, run)}
 
     def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's

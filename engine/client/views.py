@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from interlock.engine.read.run_path import Marks, RunPath
     from interlock.engine.store import retention
     from interlock.engine.store.audit import Record
-    from interlock.engine.store.queries import By
-    from interlock.engine.store.queries import Sums as Sums
+    from interlock.engine.store.statistics import By
+    from interlock.engine.store.statistics import Sums as Sums
     from interlock.engine.workflows import ListedWorkflow
     from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
@@ -190,7 +190,7 @@ class Views:
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
-        from interlock.engine.store.queries import statistics
+        from interlock.engine.store.statistics import statistics
 
         return statistics(self.home, by, since)
 

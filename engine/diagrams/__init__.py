@@ -22,7 +22,7 @@ from interlock.engine.diagrams.graph_model import (
 from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
 from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
 from interlock.engine.read.lifecycles import Life
-from interlock.engine.read.run_path import Place, RunPath, path_of, run_path
+from interlock.engine.read.run_path import Place, RunPath, path_of
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -37,7 +37,6 @@ __all__ = [
     "declared_edges",
     "path_of",
     "render_diagram",
-    "run_path",
     "taken_edges",
     "write_diagrams",
 ]

@@ -93,7 +93,7 @@ class RunChecks:
             folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
-                if self._table.kind_of(path):
+                if self._table.file_kind(path):
                     with suppress(OSError):
                         status = os.lstat(f"{folder}/{name}")
                         found[path] = (status.st_ctime_ns, status.st_ino)
@@ -190,7 +190,7 @@ class RunChecks:
         found = await self._compare_with_start()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
-        return await asyncio.to_thread(lambda: [*found.restored_files(changes.changes)])
+        return await asyncio.to_thread(lambda: [*found.files_to_restore(changes.changes)])
 
     async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view

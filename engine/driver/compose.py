@@ -13,6 +13,7 @@ from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.optional_rooms import require_part
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
@@ -36,14 +37,13 @@ from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
-from interlock.tools.control import ACTIVATE_SKILL
-from interlock.tools.progress import UPDATE_TODO_LIST
+from interlock.tools.control import ACTIVATE_SKILL, UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
     from interlock.services.checks.repair_files import RepairFiles
-    from interlock.services.index.index import WorkspaceIndex
-    from interlock.services.mcp.servers import Keep, Servers
+    from interlock.services.index import WorkspaceIndex
+    from interlock.services.mcp import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 
@@ -192,7 +192,8 @@ def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: C
 
 
 def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
-    from interlock.services.index.index import open_index
+    require_part("index", "Searching by meaning needs", "services/index")
+    from interlock.services.index import open_index
 
     name = prepared.settings.search.embeddings
     return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
@@ -255,8 +256,7 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
 def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, record_reply: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
-    from interlock.services.mcp.servers import Servers
-    from interlock.services.mcp.spec import server_specs
+    from interlock.services.mcp import Servers, server_specs
 
     root = prepared.workspace.root
     return Servers(
@@ -347,7 +347,7 @@ def _make_toolset(
     """`includes_server_tool`: whether an MCP server's tool is included."""
     kind = BuiltinToolset
     if prepared.settings.mcp_servers:
-        from interlock.services.mcp.servers import JoinedToolset
+        from interlock.services.mcp import JoinedToolset
 
         kind = partial(JoinedToolset, servers=servers(), counts=includes_server_tool)
     return kind(
@@ -419,7 +419,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.prestart,
+        on_commands=SUPERVISORS.start_ahead_of_first_command,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

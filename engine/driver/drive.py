@@ -20,16 +20,16 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.foreign_saver import saver_for
+from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
-from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import missing_nodes
 from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments

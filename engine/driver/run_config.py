@@ -37,7 +37,7 @@ from interlock.services.secrets.environment import (
     foreign_run_environment,
     tool_environment,
 )
-from interlock.services.secrets.redaction import Redactor, count_marks
+from interlock.services.secrets.redaction import Redactor, count_redaction_marks
 from interlock.services.trust import display_path, list_project_files, report_new_hooks
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
@@ -403,8 +403,8 @@ def redact_prompt_and_warn(prompt: str, prepared: RunConfig) -> str:
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(count_marks(shown))} in its place. Name a variable "
-            "or a file that holds it; or set security.redactSecrets to false."
+            f"The prompt holds a secret; the model gets {', '.join(count_redaction_marks(shown))} in its place. "
+            "Name a variable or a file that holds it; or set security.redactSecrets to false."
         )
     return shown
 

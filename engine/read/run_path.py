@@ -16,7 +16,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import DueNode, list_due_nodes
 from interlock.engine.store.queries import Row
-from interlock.graphs.langgraph_internals import node_of_task_path
+from interlock.graphs.stored_channels import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
 
 Place = tuple[str, ...]
@@ -227,17 +227,6 @@ def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -
         raised = dict.fromkeys(name for step in steps for name, times in step.raised.items() if times > 0)
         marks.raised.extend(".".join((*place, name)) for name in raised)
     return marks
-
-
-def run_path(
-    rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[DueNode] = ()
-) -> RunPath:
-    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
-    rows of the tasks that wait. `due`: the nodes that it stopped in.
-    """
-    taken = _Taken()
-    taken.add(sorted(rows, key=lambda row: row["seq"]))
-    return taken.path(ended, waits, due)
 
 
 class _Taken:

@@ -172,22 +172,18 @@ def state_directory_for_store(home: Path, url: str) -> Path:
             "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
         )
     found = home / "stores" / hashlib.sha256(mask_password(url).encode()).hexdigest()[:12]
-    if _read_address(found) != url:
+    if read_store_address(found / "interlock.db") != url:
         make_private_directory(found)
         replace_private_file(found / ADDRESS, url)
     return found
 
 
-def _read_address(home: Path) -> str:
-    try:
-        return (home / ADDRESS).read_text(encoding="utf-8")
-    except OSError:
-        return ""
-
-
 def read_store_address(path: Path) -> str:
     """The address of the server that holds this store; empty: it is the file itself."""
-    return _read_address(path.parent)
+    try:
+        return (path.parent / ADDRESS).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def display_store_address(path: Path) -> str:

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -22,22 +22,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection, JsonForm, Rows, sha256_hex
-from interlock.engine.store.tables import TABLE, Plus, Row, Write, conditions, given, shape
+from interlock.engine.store.tables import TABLE, Plus, Row, Write, where_sql
 from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
-
-
-class Audited(NamedTuple):
-    """What is recorded of a table's rows. What isn't says nothing of who did what: a run's progress, and the engine's
-    wiring."""
-
-    columns: tuple[str, ...]
-    """Those that a record is made of."""
-    kind: Callable[[Row], str]
-    """The record's kind."""
-    body: Callable[[Row, JsonForm], Mapping[str, object]]
-    """What is recorded of a row; long or private values as hashes."""
 
 
 def _hash_value(value: Any) -> str | None:
@@ -61,142 +49,102 @@ def _parse_json(text: Any) -> Any:
     return json.loads(text)
 
 
-def _call_kind(row: Row) -> str:
+_TIMES = ("numbers", "epoch", "intent_at", "done_at")
+AUDITED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "runs": {
+        "workflow": ("value", "workflow"),
+        "parent": ("value", "parent"),
+        "workspace": ("value", "workspace"),
+        "subtask": ("value", "subtask_of"),
+        "input": ("hash", "input"),
+        "created": ("numbers", "created"),
+        "rights": ("hash", "options", "rights"),
+    },
+    "journal": {
+        "tool": ("value", "tool"),
+        "state": ("value", "state"),
+        "arguments": ("value", "args_hash"),
+        "changed": ("hash", "args"),
+        "planned": ("hash", "planned"),
+        "result": ("hash", "result"),
+        "file": ("value", "result_file"),
+        "record": ("value", "record"),
+        "times": _TIMES,
+    },
+    "effects": {
+        "tool": ("value", "place"),
+        "state": ("value", "state"),
+        "attempt": ("value", "attempt"),
+        "type": ("value", "type"),
+        "result": ("hash", "value"),
+        "times": _TIMES,
+    },
+    "hook_calls": {
+        "tool": ("value", "name"),
+        "event": ("value", "event"),
+        "source": ("value", "source"),
+        "state": ("value", "state"),
+        "attempt": ("value", "attempt"),
+        "command": ("hash", "command"),
+        "result": ("hash", "reply"),
+        "file": ("value", "reply_file"),
+        "place": ("value", "place"),
+        "subject": ("hash", "subject"),
+        "idempotent": ("value", "idempotent"),
+        "times": _TIMES,
+    },
+    "decisions": {
+        "by": ("value", "body", "by"),
+        "who": ("value", "body", "who"),
+        "choice": ("value", "body", "decision"),
+        "rule": ("value", "body", "rule"),
+        "mode": ("value", "body", "mode"),
+        "whole": ("hash", "body"),
+        "times": ("numbers", "attempt", "at"),
+    },
+    "approvals": {
+        "tool": ("value", "request", "call", "name"),
+        "shown": ("hash", "request"),
+        "who": ("value", "answered_by"),
+        "door": ("value", "answer", "door"),
+        "choice": ("value", "answer", "choice"),
+        "whole": ("hash", "answer"),
+        "rule": ("hash", "rule"),
+        "withdrawn": ("value", "superseded"),
+        "call": ("value", "key"),
+        "order": ("value", "seq"),
+        "times": ("numbers", "asked_at", "answered_at"),
+    },
+}
+"""Table → what is recorded of its rows: `value` of a column, or of a place in its JSON; `hash` of a long or private
+one; `numbers`: the hash of several. The rest says nothing of who did what: a run's progress, and the engine's wiring.
+"""
+_COLUMNS = {
+    table: tuple(
+        dict.fromkeys(
+            (
+                *TABLE[table].key,
+                TABLE[table].owner,
+                *(name for how, *names in body.values() for name in names[: None if how == "numbers" else 1]),
+            )
+        )
+    )
+    for table, body in AUDITED.items()
+}
+"""Table → the columns that a record about a row is made of, its key and its owner among them."""
+
+
+def _unset_columns(table: str) -> Row:
+    """Return what a new row has in columns that aren't given."""
+    return {**dict.fromkeys(_COLUMNS[table]), **({"superseded": 0, "seq": 0} if table == "approvals" else {})}
+
+
+def _record_kind(table: str, row: Row) -> str:
+    if table == "approvals":
+        return "withdrawn" if row["superseded"] == 1 else "request" if row["answer"] is None else "answer"
+    if table in ("runs", "decisions"):
+        return "rules" if table == "runs" else "decision"
     return "effect" if row["state"] == "done" else str(row["state"])
-
-
-def _rules_kind(_row: Row) -> str:
-    return "rules"
-
-
-def _run_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    return {
-        "workflow": row["workflow"],
-        "parent": row["parent"],
-        "workspace": row["workspace"],
-        "subtask": row["subtask_of"],
-        "input": _hash_value(row["input"]),
-        "created": form.hash_numbers(row, "created"),
-        "rights": _hash_value(_json_value_at(row["options"], "rights")),
-    }
-
-
-def _call_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    return {
-        "tool": row["tool"],
-        "state": row["state"],
-        "arguments": row["args_hash"],
-        "changed": _hash_value(row["args"]),
-        "planned": _hash_value(row["planned"]),
-        "result": _hash_value(row["result"]),
-        "file": row["result_file"],
-        "record": row["record"],
-        "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
-    }
-
-
-def _effect_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    return {
-        "tool": row["place"],
-        "state": row["state"],
-        "attempt": row["attempt"],
-        "type": row["type"],
-        "result": _hash_value(row["value"]),
-        "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
-    }
-
-
-def _hook_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    return {
-        "tool": row["name"],
-        "event": row["event"],
-        "source": row["source"],
-        "state": row["state"],
-        "attempt": row["attempt"],
-        "command": _hash_value(row["command"]),
-        "result": _hash_value(row["reply"]),
-        "file": row["reply_file"],
-        "place": row["place"],
-        "subject": _hash_value(row["subject"]),
-        "idempotent": row["idempotent"],
-        "times": form.hash_numbers(row, "epoch", "intent_at", "done_at"),
-    }
-
-
-def _decision_kind(_row: Row) -> str:
-    return "decision"
-
-
-def _decision_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    said = {"by": "by", "who": "who", "choice": "decision", "rule": "rule", "mode": "mode"}
-    return {
-        **{name: _json_value_at(row["body"], there) for name, there in said.items()},
-        "whole": _hash_value(row["body"]),
-        "times": form.hash_numbers(row, "attempt", "at"),
-    }
-
-
-def _request_kind(row: Row) -> str:
-    return "withdrawn" if row["superseded"] == 1 else "request" if row["answer"] is None else "answer"
-
-
-def _request_body(row: Row, form: JsonForm) -> Mapping[str, object]:
-    return {
-        "tool": _json_value_at(row["request"], "call", "name"),
-        "shown": _hash_value(row["request"]),
-        "who": row["answered_by"],
-        "door": _json_value_at(row["answer"], "door"),
-        "choice": _json_value_at(row["answer"], "choice"),
-        "whole": _hash_value(row["answer"]),
-        "rule": _hash_value(row["rule"]),
-        "withdrawn": row["superseded"],
-        "call": row["key"],
-        "order": row["seq"],
-        "times": form.hash_numbers(row, "asked_at", "answered_at"),
-    }
-
-
-_TIMES = ("epoch", "intent_at", "done_at")
-AUDITED = {
-    "runs": Audited(
-        ("workflow", "parent", "workspace", "subtask_of", "input", "created", "options"),
-        _rules_kind,
-        _run_body,
-    ),
-    "journal": Audited(
-        ("tool", "state", "args_hash", "args", "planned", "result", "result_file", "record", *_TIMES),
-        _call_kind,
-        _call_body,
-    ),
-    "effects": Audited(("place", "state", "attempt", "type", "value", *_TIMES), _call_kind, _effect_body),
-    "hook_calls": Audited(
-        (
-            *("name", "source", "state", "attempt", "command", "reply", "reply_file", "place", "subject"),
-            *("idempotent", *_TIMES),
-        ),
-        _call_kind,
-        _hook_body,
-    ),
-    "decisions": Audited(("body", "attempt", "at"), _decision_kind, _decision_body),
-    "approvals": Audited(
-        (
-            *("request", "answered_by", "answer", "rule", "superseded", "key", "seq", "asked_at"),
-            "answered_at",
-        ),
-        _request_kind,
-        _request_body,
-    ),
-}
-UNSET: Mapping[str, Row] = {
-    table: {**dict.fromkeys(about.columns), **({"superseded": 0, "seq": 0} if table == "approvals" else {})}
-    for table, about in AUDITED.items()
-}
-"""Table → what a new row has in columns that aren't given."""
-
-
-def audited_columns(table: str) -> tuple[str, ...]:
-    """The columns that a record about a row is made of, its key and its owner among them."""
-    return tuple(dict.fromkeys((*TABLE[table].key, TABLE[table].owner, *AUDITED[table].columns)))
 
 
 def audit_key(table: str, row: Row, form: JsonForm) -> str:
@@ -204,15 +152,22 @@ def audit_key(table: str, row: Row, form: JsonForm) -> str:
     return form.text([row[name] for name in TABLE[table].key])
 
 
-def audit_body(table: str, row: Row, form: JsonForm) -> str:
+def audit_body(table: str, row: Row, form: JsonForm, **more: str) -> str:
     """Return what is recorded of a row."""
-    return form.text(AUDITED[table].body(row, form))
+    body: dict[str, object] = {}
+    for name, (how, column, *inside) in AUDITED[table].items():
+        if how == "numbers":
+            body[name] = form.hash_numbers(row, column, *inside)
+        else:
+            value = _json_value_at(row[column], *inside) if inside else row[column]
+            body[name] = _hash_value(value) if how == "hash" else value
+    return form.text({**body, **more})
 
 
 def is_audited(write: Write) -> bool:
     """Whether a write may change what is recorded of a row."""
-    about = AUDITED.get(write.tables[0])
-    return about is not None and (write.kind != "update" or not write.row.keys().isdisjoint(about.columns))
+    columns = _COLUMNS.get(write.tables[0])
+    return columns is not None and (write.kind != "update" or not write.row.keys().isdisjoint(columns))
 
 
 VARIABLE = "INTERLOCK_AUDIT_KEY"
@@ -347,9 +302,9 @@ class Audit:
         """Inside the transaction, right before a write: keep what the audited rows are that it changes."""
         table, before = write.tables[0], None
         if write.where:
-            where = conditions(shape(write.where))
-            sql = f"select {', '.join(audited_columns(table))} from {table} where {where}{self.conn.change_lock}"
-            before = self.conn.ask(sql, given(write.where))
+            where, values = where_sql(write.where)
+            sql = f"select {', '.join(_COLUMNS[table])} from {table} where {where}{self.conn.change_lock}"
+            before = self.conn.ask(sql, values)
         self._changes.append((write, before))
 
     def append(self) -> None:
@@ -361,13 +316,10 @@ class Audit:
 
     def _notes_of(self, write: Write, before: Rows | None) -> Iterator[AuditNote]:
         table, form = write.tables[0], self.conn.json_form
-        columns = audited_columns(table)
-        rows: list[Row] = (
-            [dict(zip(columns, row, strict=True)) for row in before.fetchall()] if before else []
-        )
+        rows = _as_rows(table, before) if before else []
         if write.kind == "insert" and not rows:
-            row = {**UNSET[table], **self._as_stored(write)}
-            kind = "begun" if table == "runs" else AUDITED[table].kind(row)
+            row = {**_unset_columns(table), **self._as_stored(write)}
+            kind = "begun" if table == "runs" else _record_kind(table, row)
             yield AuditNote.of(table, kind, row, form, audit_body(table, row, form))
         for old in rows if write.again != "keep" else ():
             if write.kind == "delete":
@@ -377,10 +329,8 @@ class Audit:
             body, was = audit_body(table, new, form), audit_body(table, old, form)
             if body != was:
                 # So nobody hides a change of a row behind a later change that Interlock makes.
-                body = form.text(
-                    {**AUDITED[table].body(new, form), "was": sha256_hex(was.encode(errors="surrogatepass"))}
-                )
-                yield AuditNote.of(table, AUDITED[table].kind(new), new, form, body)
+                body = audit_body(table, new, form, was=sha256_hex(was.encode(errors="surrogatepass")))
+                yield AuditNote.of(table, _record_kind(table, new), new, form, body)
 
     def _as_stored(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
         """The written values as the database has them then."""
@@ -474,11 +424,13 @@ def start_audit_chain(conn: Connection, path: Path) -> Audit:
     return made
 
 
-def audited_rows(conn: Connection, table: str) -> Iterator[Row]:
-    """Every row of a table, with the columns that records are made of."""
-    columns = audited_columns(table)
-    for row in conn.stored(f"select {', '.join(columns)} from {table}"):
-        yield dict(zip(columns, row, strict=True))
+def audited_rows(conn: Connection, table: str) -> list[Row]:
+    """Return every row of a table, with the columns that records are made of."""
+    return _as_rows(table, conn.stored(f"select {', '.join(_COLUMNS[table])} from {table}"))
+
+
+def _as_rows(table: str, found: Rows) -> list[Row]:
+    return [dict(zip(_COLUMNS[table], row, strict=True)) for row in found.fetchall()]
 
 
 class Record(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store.blobs import open_blob_storage, record_named_files
+from interlock.engine.store.blobs import open_blob_storage, record_named_files, store_changed_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
-from interlock.engine.store.tables import TABLE, Plus, conditions, shape
+from interlock.engine.store.saver import Notice, Serde, notice_nothing
+from interlock.engine.store.tables import TABLE, Plus, where_sql
 from interlock.graphs.langgraph_internals import storable_types
 from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
 from interlock.services.hooks.hook_replies import Reply
@@ -125,8 +125,6 @@ class SqlJournal:
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
             if self.plans and self.conn.blobs:
-                from interlock.engine.store.blobs import store_changed_plans
-
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_named_files(self.conn, self.run, text.encode(), file)
             self._put(key, done)
@@ -261,11 +259,6 @@ class SqlEffects:
             where = {"run": self.run, "task": task, "key": key}
             conn.update("effects", {"state": "failed", "epoch": self.epoch}, where)
 
-    def _place_of(self, task: str, key: str) -> str:
-        query = "select place from effects where run = $1 and task = $2 and key = $3"
-        found = self.conn.execute(query, (self.run, task, key), tables=("effects",)).fetchone()
-        return found[0] if found else ""
-
     def keep_update(self, task: str, update: NodeUpdate) -> None:
         try:
             kind, data = self.serde.dumps_typed(update.wrote)
@@ -279,10 +272,11 @@ class SqlEffects:
 
     def finish(self, task: str, key: str, result: Any) -> None:
         if wrong := find_unstorable(result, self.known, self.serde):
-            whose = f"Effect {key!r} of node {self._place_of(task, key)!r}"
+            query = "select place from effects where run = $1 and task = $2 and key = $3"
+            (place,) = self.conn.execute(query, (self.run, task, key), tables=("effects",)).fetchone()
             raise RunError(
-                f"{whose} took place, but its result can't be stored: {wrong}. Make its function return JSON-like "
-                f"values or messages, then: interlock resume {self.run}"
+                f"Effect {key!r} of node {place!r} took place, but its result can't be stored: {wrong}. "
+                f"Make its function return JSON-like values or messages, then: interlock resume {self.run}"
             )
         self.notice(f"The result of effect {key!r}", result)
         kind, data = self.serde.dumps_typed(result)
@@ -294,7 +288,7 @@ class SqlEffects:
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
     known = StorableTypes(storable_types())
-    return SqlEffects(conn, run, epoch, ClassKeepingSerde(known), known, redact)
+    return SqlEffects(conn, run, epoch, Serde(known), known, redact)
 
 
 @dataclass
@@ -333,7 +327,7 @@ class RecordedEffects:
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
-        same, values = conditions(shape(where)), (*where.values(),)
+        same, values = where_sql(where)
         with self.conn.transaction() as conn:
             number = conn.execute(
                 f"select number from taken_updates where {same} and task = $6", (*values, task)
@@ -426,11 +420,11 @@ class HookLog:
 
     def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
-        with self.conn.transaction(synced=True) as conn:
+        with self.conn.transaction(synced=True):
             for place, hook, attempt in hooks:
                 about = {"name": hook.title, "source": hook.source, "command": hook.command}
                 state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
-                self._put(conn, "replace", firing, hook=hook.id, **about, **state)
+                self._put("replace", firing, hook=hook.id, **about, **state)
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
@@ -442,7 +436,7 @@ class HookLog:
             record_named_files(conn, self.run, b"", file)
             conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
             if last:
-                self._close(conn, firing)
+                self.close(firing)
 
     def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
@@ -458,22 +452,17 @@ class HookLog:
 
     def close(self, firing: Firing) -> None:
         """Mark the firing as over."""
-        with self.conn.transaction() as conn:
-            self._close(conn, firing)
+        about = {"name": "", "source": "", "command": "", "idempotent": True}
+        state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}
+        with self.conn.transaction():
+            self._put("keep", firing, hook=WHOLE, **about, **state)
 
     def _of(self, firing: Firing) -> dict[str, object]:
         return {"run": self.run, "event": firing.event, "key": firing.key}
 
-    def _close(self, conn: Connection, firing: Firing) -> None:
-        about = {"name": "", "source": "", "command": "", "idempotent": True}
-        state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}
-        self._put(conn, "keep", firing, hook=WHOLE, **about, **state)
-
-    def _put(
-        self, conn: Connection, again: Literal["replace", "keep"], firing: Firing, **columns: object
-    ) -> None:
+    def _put(self, again: Literal["replace", "keep"], firing: Firing, **columns: object) -> None:
         row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": unix_time(), **columns}
-        conn.insert("hook_calls", row, again)
+        self.conn.insert("hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
         text = open_blob_storage(self.conn, self.outputs).read_text(text, file, "A hook's reply")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from interlock.engine.store import Store, explain_store_errors, open_reader, queries, select_rows
 from interlock.engine.store.blobs import (
@@ -20,7 +20,6 @@ from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import refuse_driven_run
 from interlock.engine.store.runs import (
-    ignored_in,
     is_row_sealed,
     is_sealed,
     keep_sealed,
@@ -32,7 +31,7 @@ from interlock.engine.store.runs import (
 )
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import NOT_NULL, TABLES, Table
-from interlock.engine.store.workspaces import move_requests
+from interlock.engine.store.workspaces import move_requests, snapshots_by_repository
 from interlock.services.snapshots.snapshots import ShadowRepository
 from interlock.state.errors import UserError
 
@@ -84,26 +83,30 @@ def copy_run(
 
 def _copy(conn: Connection, table: Table, run: str, until: object, changes: Mapping[str, object]) -> None:
     """`until`: up to where; None: all of the run's rows."""
-    names = [column.name for column in conn.columns(table.name)]
     which, values = f"{table.owner} = $1", [run]
     if until is not None:
         which, values = f"{which} and ({table.forked})", [run, until]
-    found = conn.execute(f"select {', '.join(names)} from {table.name} where {which}", values).fetchall()
-    rows = [dict(zip(names, row, strict=True)) for row in found]
+    rows = _read_rows(conn, table.name, which, *values)
     for row in rows if table.name == "approvals" else ():  # their ids contain the run's
         row["id"] = f"{changes['run']}{row['id'].removeprefix(run)}"
     conn.insert_all(table.name, [{**row, **changes} for row in rows])
+
+
+def _read_rows(conn: Connection, table: str, where: str, *values: object) -> list[dict[str, Any]]:
+    names = [column.name for column in conn.columns(table)]
+    found = conn.execute(f"select {', '.join(names)} from {table} where {where}", values)
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def change_newest(
     home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
-    from interlock.engine.store.saver import ClassKeepingSerde
+    from interlock.engine.store.saver import Serde
     from interlock.graphs.langgraph_internals import storable_types
     from interlock.graphs.stored_values import StorableTypes
 
-    serde = ClassKeepingSerde(StorableTypes(storable_types()))
+    serde = Serde(StorableTypes(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with keep_sealed(conn, run):
@@ -173,10 +176,8 @@ def copy_table(old: Connection, new: Connection, table: str, where: str, run: st
 
     Records of the chain that are there already stay: runs share them.
     """
-    names = [column.name for column in old.columns(table)]
     again = "keep" if table == "chain" else "refuse"
-    found = old.execute(f"select {', '.join(names)} from {table} where {where}", (run,)).fetchall()
-    new.insert_all(into or table, [dict(zip(names, row, strict=True)) for row in found], again)
+    new.insert_all(into or table, _read_rows(old, table, where, run), again)
 
 
 def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
@@ -188,35 +189,24 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
             new.insert("named_files", {"name": name, "run": run}, "keep")
     for name, body in read_plans(old, home, run):
         store_plan(new, to, run, name, body)
-    for repository, commits in _snapshots(old, run).items():
+    for repository, commits in snapshots_by_repository(old, run).items():
         for commit in commits:
             store_snapshot(new, ShadowRepository(to / "snapshots" / repository), commit)
 
 
-def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
-    """Repository → the run's snapshots in it, in the order in which they were taken, and the tests beside the first."""
-    found: dict[str, list[str]] = {}
-    rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
-    for repository, *commits in rows.fetchall():
-        found.setdefault(repository, []).extend(filter(None, commits))
-    if ignored := ignored_in(read_options(conn, run)):
-        found.setdefault(ignored.repository, []).extend(filter(None, [ignored.commit]))
-    return found
-
-
 def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     """From repository to repository."""
-    for name, commits in _snapshots(old, run).items():
+    for name, commits in snapshots_by_repository(old, run).items():
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             fetch_snapshot(old, source, commit)
         ShadowRepository(to / "snapshots" / name).copy_snapshots(source, commits)
 
 
-def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
+def seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy the run's start, records, call results and replies of hooks and servers into a replay's store.
 
-    `script`: the replies of its models. `subtasks`: copied if finished, as each is replayed by itself.
+    `script`: the replies of its models. Finished subtasks are copied: each is replayed by itself.
     """
     with open_reader(home) as old, closing(store.connect()) as conn:
         assert old is not None
@@ -239,7 +229,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             begun = {"options": json.dumps(options), "status": "open", "step": 0}
             conn.update("runs", begun, {"run": run})
             seal_row(conn, run)
-            for subtask in subtasks:
+            for subtask in run_and_subtasks(old, run)[1:]:
                 copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
                 copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
             conn.update("runs", {"queue": None}, {"queue": NOT_NULL})  # no worker drives a replay
@@ -263,29 +253,14 @@ _RECORDED = {
 """Tables of a replay's store → those that they are copied from, which the replay writes itself."""
 
 
-class RecordedReply(NamedTuple):
-    """A model's reply: whose, which, and what it cost in tokens."""
-
-    agent: str
-    role: str
-    ordinal: int
-    record: str
-    finish_reason: str | None
-    problem: str | None
-    input: int
-    output: int
-    cached: int
-    thoughts: int
-
-
-def recorded_replies(conn: Connection, run: str) -> list[RecordedReply]:
-    """A run's replies, in the order in which they came."""
+def recorded_replies(conn: Connection, run: str) -> list[Any]:
+    """Return agent, role, ordinal and record of each reply of a run, how it ended, and its tokens."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
-        "thought_tokens from recorded_calls where run = $1 order by at, agent, role, ordinal",
+        "thought_tokens from recorded_calls where run = $1 order by ordinal, at, agent, role",
         (run,),
     )
-    return [RecordedReply(*row) for row in rows]
+    return rows.fetchall()
 
 
 def request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
@@ -311,23 +286,13 @@ def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, 
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 
-class RecordedHook(NamedTuple):
-    event: str
-    subject: str
-    key: str
-    name: str
-    source: str
-    reply: str | None
-    reply_file: str | None
-
-
-def recorded_hooks(conn: Connection) -> list[RecordedHook]:
-    """What hooks said, in firing order."""
+def recorded_hooks(conn: Connection) -> list[Any]:
+    """Return event, subject, key, name, source, reply and reply's file of what hooks said, in firing order."""
     rows = conn.execute(
         "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
         "where hook <> '' and state = 'done' order by intent_at, place"
     )
-    return [RecordedHook(*row) for row in rows]
+    return rows.fetchall()
 
 
 def recorded_servers(conn: Connection) -> dict[str, str]:

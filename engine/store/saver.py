@@ -35,8 +35,8 @@ from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, 
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import ended_subtask_status
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.tables import TABLE, Condition, conditions, shape
-from interlock.graphs import langgraph_internals
+from interlock.engine.store.tables import TABLE, Condition, where_sql
+from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.stored_values import (
     Names,
     StorableTypes,
@@ -61,26 +61,21 @@ def notice_nothing(_what: str, _value: Any) -> None:
 class Serde(JsonPlusSerializer):
     """Also reads what earlier versions wrote, under other row types. `docs/internals.md#stored-data-runs-nothing`."""
 
-    def __init__(self, loader: Any = None) -> None:
+    def __init__(self, known: Names | None = None) -> None:
+        """`known`: classes of a user's own workflow: with them, tuples, dictionaries of `collections` and objects come
+        back as what they were.
+        """
+        loader = None if known is None else make_type_loader(known)
         super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader)
+        self._keeps_classes = known is not None
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        return compress_row(*super().dumps_typed(obj))
+        if not self._keeps_classes or obj is None or isinstance(obj, bytes | bytearray):
+            return compress_row(*super().dumps_typed(obj))
+        return compress_row("msgpack", class_preserving_encoder()(obj))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return super().loads_typed(decompress_row(*data))
-
-
-class ClassKeepingSerde(Serde):
-    """Tuples, dictionaries of `collections` and objects of a workflow's own classes come back as what they were."""
-
-    def __init__(self, known: Names) -> None:
-        super().__init__(make_type_loader(known))
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        if obj is None or isinstance(obj, bytes | bytearray):
-            return super().dumps_typed(obj)
-        return compress_row("msgpack", class_preserving_encoder()(obj))
 
 
 @dataclass
@@ -99,9 +94,21 @@ class Saver(BaseCheckpointSaver[int]):
     dropped once it is over: most never reach the disk.
     """
 
-    def __init__(self, conn: Connection, steps: StepLog | None = None, outcome: str = "status") -> None:
-        """`outcome`: the state key that says how the run's pipeline ended."""
-        super().__init__(serde=Serde())
+    def __init__(
+        self,
+        conn: Connection,
+        steps: StepLog | None = None,
+        outcome: str = "status",
+        types: Iterable[tuple[str, ...]] | None = None,
+    ) -> None:
+        """`outcome`: the state key that says how the run's pipeline ended. `types`: of a workflow of the user's own:
+        classes (module, name) that its checkpoints may hold beside those that its program imports. Its state comes back
+        with the types that its nodes wrote, or is refused.
+        """
+        self._keeps_classes, self.known = types is not None, _NO_CLASSES
+        if types is not None:
+            self.known = StorableTypes(frozenset(types) | langgraph_internals.storable_types())
+        super().__init__(serde=Serde(self.known if self._keeps_classes else None))
         self.conn = conn
         self.steps = steps or StepLog()
         self._outcome = outcome
@@ -164,7 +171,8 @@ class Saver(BaseCheckpointSaver[int]):
         """Newest first. `filter`: what their metadata must have."""
         given = (config or {}).get("configurable", {})
         asked = {name: given[name] for name in TABLE["checkpoints"].key if given.get(name) is not None}
-        where, values = conditions(shape(asked)) or "true", [*asked.values()]
+        where, values = where_sql(asked)
+        where = where or "true"
         if before is not None and (name := get_checkpoint_id(before)):
             where, values = f"{where} and checkpoint_id < ${len(values) + 1}", [*values, name]
         found = self._found(where, values)
@@ -178,9 +186,10 @@ class Saver(BaseCheckpointSaver[int]):
         self._stored.pop(thread_id, None)
 
     def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
-        self._commit()
-        columns = ", ".join(column for column in _COLUMNS)
-        newest = f"select {columns} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        self.conn.flush()
+        newest = (
+            f"select {', '.join(_COLUMNS)} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        )
         for *place, parent, kind, saved, metadata in self.conn.execute(newest, values).fetchall():
             writes = self.conn.execute(
                 f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = $3 "
@@ -231,7 +240,8 @@ class Saver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """Save; a root checkpoint also updates its `runs` row, and drops nested rows that are over."""
         thread, ns = _place(config)
-        saved = (config, checkpoint, metadata, new_versions)
+        values, saved = checkpoint["channel_values"], (config, checkpoint, metadata, new_versions)
+        self.check_storable({key: values[key] for key in new_versions if key in values})
         with self._together():
             if ns:
                 if metadata.get("source") == "input":  # it started in the task of its own node
@@ -250,21 +260,23 @@ class Saver(BaseCheckpointSaver[int]):
         """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
         thread, ns = _place(config)
         channels = {channel for channel, _ in writes}
+        kept = {channel: value for channel, value in writes if channel not in stored_channels.BOOKKEEPING}
+        self.check_storable(kept, self.steps.node_of(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = langgraph_internals.payload_task_path(task_path, self.steps.node_of(task_id))
+        path = stored_channels.payload_task_path(task_path, self.steps.node_of(task_id))
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
-            if not channels <= langgraph_internals.BOOKKEEPING and not channels & {
+            if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
                 "__error__",
             }:
                 self._forget(thread, task_id)
-                if not langgraph_internals.is_input_task(task_path):
+                if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
@@ -273,7 +285,7 @@ class Saver(BaseCheckpointSaver[int]):
                     why = exception_line(error)
                     self.steps.save_failed(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
-            self._commit()
+            self.conn.flush()
 
     @contextmanager
     def _together(self) -> Generator[None]:
@@ -286,9 +298,6 @@ class Saver(BaseCheckpointSaver[int]):
             yield
             self.write()
         self.mark_buffer_written()
-
-    def _commit(self) -> None:
-        self.conn.flush()
 
     def _rows(self, thread: str, ns: str) -> _Rows:
         return self._waiting.setdefault((thread, ns), _Rows([], []))
@@ -357,6 +366,8 @@ class Saver(BaseCheckpointSaver[int]):
 
     def stores(self, effects: Effects) -> None:
         """Store results of effects as the state is stored."""
+        if self._keeps_classes:
+            effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
 
     def begin_drive(self, run: str, app: Any) -> None:
         """Keep what a later replay compares of the graph as it is now."""
@@ -366,9 +377,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [
-            key for key in values if key not in known and not langgraph_internals.is_internal_channel(key)
-        ]
+        return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
 
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
@@ -379,11 +388,27 @@ class Saver(BaseCheckpointSaver[int]):
 
         `waiting`: interrupt id → its value.
         """
-        ready = {name: True for name in list_answered_interrupts(self.conn, run) if name in waiting}
-        below = {name: child_in(value) for name, value in waiting.items()}
-        return ready | {
-            name: True for name, child in below.items() if child and ended_subtask_status(self.conn, child)
+        answered = list_answered_interrupts(self.conn, run)
+        return {
+            name: True
+            for name, value in waiting.items()
+            if name in answered or ((child := child_in(value)) and ended_subtask_status(self.conn, child))
         }
+
+    def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
+        """Raise `RunError` that names the key and the type of what wouldn't come back as it is."""
+        if not self._keeps_classes:
+            return
+        for key, value in values.items():
+            if node:
+                self.notice(f"State key {key!r}, which node {node!r} wrote,", value)
+            if wrong := find_unstorable(value, self.known, self.serde):
+                writer = node or self.steps.writer_of(key)
+                where = f"Node {writer!r} failed: state" if writer else "State"
+                raise RunError(
+                    f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
+                    "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."
+                )
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)
@@ -404,53 +429,8 @@ class Saver(BaseCheckpointSaver[int]):
         self.delete_thread(thread_id)
 
 
-class ClassKeepingSaver(Saver):
-    """The state of a workflow of the user's own comes back with the types that its nodes wrote, or is refused."""
-
-    def __init__(
-        self, conn: Connection, steps: StepLog, outcome: str = "status", types: Iterable[tuple[str, ...]] = ()
-    ) -> None:
-        """`types`: classes (module, name) that its checkpoints may hold beside those that its program imports."""
-        super().__init__(conn, steps, outcome)
-        self.known = StorableTypes(frozenset(types) | langgraph_internals.storable_types())
-        self.serde = ClassKeepingSerde(self.known)
-
-    def stores(self, effects: Effects) -> None:
-        effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
-
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        values = checkpoint["channel_values"]
-        self.check_storable({key: values[key] for key in new_versions if key in values})
-        return super().put(config, checkpoint, metadata, new_versions)
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        kept = {channel: value for channel, value in writes if channel not in langgraph_internals.BOOKKEEPING}
-        self.check_storable(kept, self.steps.node_of(task_id))
-        super().put_writes(config, writes, task_id, task_path)
-
-    def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
-        """Raise `RunError` that names the key and the type of what wouldn't come back as it is."""
-        for key, value in values.items():
-            if node:
-                self.notice(f"State key {key!r}, which node {node!r} wrote,", value)
-            if wrong := find_unstorable(value, self.known, self.serde):
-                writer = node or self.steps.writer_of(key)
-                where = f"Node {writer!r} failed: state" if writer else "State"
-                raise RunError(
-                    f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
-                    "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."
-                )
-
-
 _TABLES = ("checkpoints", "writes")
+_NO_CLASSES: Names = frozenset[tuple[str, ...]]()
 _COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoint", "metadata")
 _NAMESPACE = "thread_id = $1 and checkpoint_ns = $2"
 
@@ -489,7 +469,7 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
     running = "running" if before == "open" else next_state(RunChart, before, "drive")
-    if langgraph_internals.has_due_work(values):
+    if stored_channels.has_due_work(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"

@@ -171,21 +171,19 @@ class StepLog:
 
     def spent_s(self, namespace: str) -> float:
         """Seconds spent by finished nodes; those that ran in parallel count once."""
+        if self._conn is None:
+            return 0.0
         total, until = 0.0, 0.0
-        for begin, end in self._times(_short(namespace)):
+        rows: list[tuple[float, float]] = self._conn.execute(
+            "select started, started + ms / 1000 from steps where run = $1 and workflow <> '' "
+            "and ($2 = '' or namespace = $2 or namespace like $2 || '|%') order by started",
+            (self._run, _short(namespace)),
+            tables=_TABLES,
+        ).fetchall()
+        for begin, end in rows:
             total += max(0.0, end - max(begin, until))
             until = max(until, end)
         return total
-
-    def _times(self, namespace: str) -> list[tuple[float, float]]:
-        if self._conn is None:
-            return []
-        return self._conn.execute(
-            "select started, started + ms / 1000 from steps where run = $1 and workflow <> '' "
-            "and ($2 = '' or namespace = $2 or namespace like $2 || '|%') order by started",
-            (self._run, namespace),
-            tables=_TABLES,
-        ).fetchall()
 
     def save(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str

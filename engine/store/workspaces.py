@@ -16,7 +16,7 @@ from interlock.engine.store.runs import (
     read_repository_option,
     run_and_subtasks,
 )
-from interlock.services.files.disk import path_below
+from interlock.services.files.disk import require_path_below
 from interlock.state.clock import unix_time
 
 NOWHERE = "nowhere:"
@@ -126,14 +126,22 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
     """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
     from interlock.services.snapshots.snapshots import ShadowRepository
 
-    rows = conn.execute("select repository, before, after from snapshots where run = $1", (run,)).fetchall()
+    for old, commits in snapshots_by_repository(conn, run).items():
+        if old != name:
+            ShadowRepository(folder / name).copy_snapshots(
+                ShadowRepository(require_path_below(folder, old)), commits
+            )
+
+
+def snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[str]]:
+    """Repository → the run's snapshots in it, in the order in which they were taken, and the tests beside the first."""
+    found: dict[str, list[str]] = {}
+    rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
+    for repository, *commits in rows.fetchall():
+        found.setdefault(repository, []).extend(filter(None, commits))
     if ignored := ignored_in(read_options(conn, run)):
-        rows.append((ignored.repository, ignored.commit, ""))
-    for old in {repository for repository, *_ in rows} - {name}:
-        commits = {one for repository, *both in rows if repository == old for one in both if one}
-        ShadowRepository(folder / name).copy_snapshots(
-            ShadowRepository(path_below(folder, old)), sorted(commits)
-        )
+        found.setdefault(ignored.repository, []).extend(filter(None, [ignored.commit]))
+    return found
 
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:

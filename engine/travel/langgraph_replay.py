@@ -31,17 +31,16 @@ from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
 from interlock.graphs.foreign_requests import payload_as_text
 from interlock.graphs.langgraph_internals import (
-    BOOKKEEPING,
     QUESTIONS,
     DueTask,
     checkpoint_with_writes,
     due_tasks,
-    is_internal_channel,
     replace_interrupt,
     run_as_node,
     unconditional_writes,
 )
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import BOOKKEEPING, is_internal_channel
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
@@ -123,10 +122,11 @@ def _line(saver: Any, run: str) -> list[Any]:
 
 
 def is_same(made: Superstep) -> bool:
-    return made.recorded == made.replayed and made.now is not None and not _differing(made.values, made.now)
+    return made.recorded == made.replayed and made.now is not None and not unequal_keys(made.values, made.now)
 
 
-def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unequal_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the keys whose values differ, but for random ids of messages."""
     return sorted(
         key
         for key in {**was, **now}
@@ -275,7 +275,7 @@ def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
 
 def differing_keys(made: Superstep) -> list[str]:
     """Keys of the state whose values differ after a superstep."""
-    keys = _differing(made.values, made.now) if made.now is not None else []
+    keys = unequal_keys(made.values, made.now) if made.now is not None else []
     return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
 
 

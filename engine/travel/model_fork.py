@@ -17,7 +17,7 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.run_copies import answered_requests, change_newest
+from interlock.engine.store.run_copies import change_newest
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
@@ -32,8 +32,8 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.graphs.langgraph_internals import pending_input
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import pending_input
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -93,20 +93,16 @@ async def _driven(
         with provide_stop() as stop:
             return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
-    answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in answered_requests(home, run):
-        call = request["call"]
-        answers.setdefault(_name(request, call["name"], call["args"]), []).append(answer)
-    people = AsRecorded(answers, lambda request: _name(request, request["tool_name"], request["args"]))
+    people = AsRecorded(home, run, _asked)
     prompts = prompts_after(home, run, fork.step)
     return await gone_through(
         home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
     )
 
 
-def _name(request: Any, tool: str, args: dict[str, Any]) -> str:
+def _asked(request: Mapping[str, Any]) -> str:
     shown = {key: request.get(key) or None for key in _SAME}
-    return json.dumps([tool, args, shown], sort_keys=True)
+    return json.dumps([request["tool_name"], request["args"], shown], sort_keys=True)
 
 
 def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:

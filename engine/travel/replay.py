@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +35,7 @@ from interlock.engine.store.run_copies import (
     request_hashes,
     seed,
 )
-from interlock.engine.store.runs import read_run_options, run_and_subtasks
+from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.langgraph_replay import (
@@ -43,13 +44,14 @@ from interlock.engine.travel.langgraph_replay import (
     differing_keys,
     is_same,
     repeatable_text,
+    unequal_keys,
 )
 from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
-from interlock.graphs.additions import replace_node_when
-from interlock.graphs.langgraph_internals import pending_input
+from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import pending_input
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
@@ -336,12 +338,7 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
         if old is None or new is None:
             return {**parting(old, new), "keys": []}
         if (old.nodes, old.state) != (new.nodes, new.state):
-            was, now = old.values, new.values
-            keys = sorted(
-                k
-                for k in {**was, **now}
-                if k != "label" and repeatable_text(was.get(k, ...)) != repeatable_text(now.get(k, ...))
-            )
+            keys = [key for key in unequal_keys(old.values, new.values) if key != "label"]
             if keys or old.nodes != new.nodes:
                 return {**parting(old, new), "keys": keys}
     return None
@@ -364,9 +361,7 @@ def _requests(home: Path, other: Path, run: str) -> list[str]:
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
-    with open_reader(home) as recorded:
-        subtasks = run_and_subtasks(recorded, run)[1:] if recorded else []
-    seed(home, store, run, subtasks, script)
+    seed(home, store, run, script)
     with closing(store.connect()) as conn:
         write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 
@@ -440,12 +435,7 @@ async def _driven(
         over = end.stop.why or outcome.status == "waiting"
         return not over and (outcome.error or {}).get("type") != "script"
 
-    answers: dict[str, list[Mapping[str, Any]]] = {}
-    for _, request, answer in answered_requests(home, row.run):
-        call = request["call"]
-        asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
-        answers.setdefault(_asked(chosen, asked), []).append(answer)
-    people = AsRecorded(answers, lambda request: _asked(chosen, request))
+    people = AsRecorded(home, row.run, partial(_asked, chosen))
     prompts = prompts_after(home, row.run)
     try:
         return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
@@ -495,16 +485,20 @@ async def gone_through(
     return outcome
 
 
-@dataclass(frozen=True)
 class AsRecorded:
-    """Answers as people did, each answer once (`Asker`)."""
+    """Answers as people did in a run, each answer once (`Asker`)."""
 
-    answers: Mapping[str, list[Mapping[str, Any]]]
-    name: Callable[[Pending], str]
-    """A request's key in `answers`."""
+    def __init__(self, home: Path, run: str, name: Callable[[Mapping[str, Any]], str]) -> None:
+        """`name`: what a request asks; an answer is given to another request that asks the same."""
+        self._name = name
+        self._answers: dict[str, list[Mapping[str, Any]]] = {}
+        for _, request, answer in answered_requests(home, run):
+            call = request["call"]
+            asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
+            self._answers.setdefault(name(asked), []).append(answer)
 
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
-        found = ((request["id"], self.answers.get(self.name(request))) for request in requests)
+        found = ((request["id"], self._answers.get(self._name(request))) for request in requests)
         return [answer_again(name, answers.pop(0)) for name, answers in found if answers]
 
     def refused(self, error: UserError) -> None:

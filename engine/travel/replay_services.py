@@ -21,7 +21,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.engine.store.runs import read_options, read_run_options
-from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
+from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
@@ -50,19 +50,18 @@ def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[
     """Return the run's replies as entries of a script, as `--record-responses` writes them."""
     found = list[ScriptEntry]()
     filled = Counter[tuple[str, str]]()
-    for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
-        who = (reply.agent, reply.role)
-        for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
-            found.append(ScriptEntry(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
-        filled[who] = reply.ordinal + 1
+    for agent, role, ordinal, record, finish_reason, problem, *tokens in recorded_replies(conn, run):
+        for unfilled in range(filled[agent, role], ordinal):  # of the run before, or without a reply
+            found.append(ScriptEntry(role=role, agent=agent, ordinal=unfilled, usage=Usage()))
+        filled[agent, role] = ordinal + 1
         entry = to_script_entry(
-            transcript.message(reply.record),
-            role=reply.role,
-            agent=reply.agent,
-            ordinal=reply.ordinal,
-            usage=Usage(input=reply.input, output=reply.output, cached=reply.cached, thoughts=reply.thoughts),
-            finish_reason=reply.finish_reason,
-            problem=reply.problem,
+            transcript.message(record),
+            role=role,
+            agent=agent,
+            ordinal=ordinal,
+            usage=Usage(**dict(zip(("input", "output", "cached", "thoughts"), tokens, strict=True))),
+            finish_reason=finish_reason,
+            problem=problem,
         )
         found.append(entry)
     return found
@@ -171,7 +170,7 @@ class RecordedContext:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
-        return [MemoryText(Path(name), name, "", "") for name in named]
+        return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -263,7 +262,9 @@ class RecordedHooks:
         self._replies: dict[tuple[str, str], list[list[SourcedReply]]] = {}
         rows = recorded_hooks(self.conn)
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
-            replies = [SourcedReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
+            replies = [
+                SourcedReply(name, source, self._reply(text, file)) for *_, name, source, text, file in firing
+            ]
             self._replies.setdefault((event, subject), []).append(replies)
         checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
         self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]

@@ -24,7 +24,7 @@ from interlock.services.context.memory import (
 )
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
-from interlock.services.files.stamps import list_matching, record_look
+from interlock.services.files.stamps import list_matching, record_read
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
@@ -41,11 +41,11 @@ from interlock.state.tooling import Tool, ToolContext, restrict_field
 from interlock.tools.control import (
     ACTIVATE_SKILL,
     CODEBASE_INVESTIGATOR,
+    COMPLETE_TASK,
     INVOKE_AGENT,
     ActivateSkillArgs,
     InvokeAgentArgs,
 )
-from interlock.tools.progress import COMPLETE_TASK
 from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def _load_definitions(
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
-            record_look(path)
+            record_read(path)
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):

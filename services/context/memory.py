@@ -293,15 +293,16 @@ def _list_files_below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path
     except OSError:
         return
     for entry in entries:
-        if _is_directory(entry):
+        if is_directory(entry, follow_symlinks=True):
             yield from _list_files_below(Path(entry.path), depth + 1, seen)
         elif is_file(path := Path(entry.path)):
             yield path
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
+    """Return whether it is a folder; not if that can't be found out."""
     try:
-        return entry.is_dir()
+        return entry.is_dir(follow_symlinks=follow_symlinks)
     except OSError:
         return False
 

@@ -23,7 +23,7 @@ from interlock.tools.file_content import (
     omitted_lines_heading,
     to_media_part,
 )
-from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
+from interlock.tools.read_file import ReadManyFilesArgs, read_files
 from interlock.tools.search.ripgrep import has_glob_characters
 from interlock.tools.workspace_files import path_kind, read_file_bytes, to_tool_error
 

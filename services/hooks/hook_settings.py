@@ -13,7 +13,7 @@ from interlock.services.config.settings import (
     expand_variables,
     format_value,
 )
-from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
+from interlock.services.policy.rule import Pattern, PatternError, all_tool_names, compile_pattern
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
 from interlock.state.text import did_you_mean
@@ -74,7 +74,11 @@ def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
 def event_subjects(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
-    return tool_names(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
+    return (
+        all_tool_names(subject, args if isinstance(args, dict) else {})
+        if event in TOOL_EVENTS
+        else (subject,)
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import is_file
-from interlock.services.files.stamps import record_look
+from interlock.services.files.stamps import record_read
 from interlock.services.shell.model import to_name_set
 from interlock.services.shell.simple import ASSIGNED, split_simple_commands
 
@@ -130,7 +130,7 @@ class _ScriptFinder:
         """Return the path of a file or link in the folder."""
         with suppress(OSError, ValueError):  # not a path
             path = Path(os.path.normpath(self.base / word))
-            record_look(path)
+            record_read(path)
             if path.is_relative_to(self.root) and (path.is_file() or path.is_symlink()):
                 return path
         return None
@@ -171,7 +171,7 @@ class _ScriptFinder:
         yield from self._import_folder(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
-        record_look(top)
+        record_read(top)
         if top.is_dir():
             yield top
         for file in (whole.with_suffix(".py"), whole / "__main__.py", top.with_suffix(".py")):
@@ -200,7 +200,7 @@ class _ScriptFinder:
         }
         for name in sorted(filter(str.isidentifier, names)):
             own = name not in _SHADOWED
-            record_look(folder / name)
+            record_read(folder / name)
             if (folder / name).is_dir():
                 self.modules |= own
                 yield folder / name

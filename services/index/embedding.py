@@ -6,7 +6,8 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from interlock.services.models.names import find_gemini_key, make_tls_context
+from interlock.services.models.names import find_gemini_key
+from interlock.services.models.network import make_tls_context
 from interlock.services.packages import version_problem
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError

@@ -31,7 +31,6 @@ from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
-    from mcp.shared.exceptions import MCPError
 
 METHOD_NOT_FOUND = -32601
 """JSON-RPC's code for a method that the server doesn't have."""
@@ -133,18 +132,15 @@ class ServerSession:
                 except MCPError as error:
                     if not one.answered:
                         raise
-                    self._note_refusal(what, error, refused)
+                    code, why = error.error.code, visible(error.error.message)
+                    if what != "resources/templates" or code != METHOD_NOT_FOUND:  # nobody misses those
+                        refused.append(f"{what}/list: it refused: {why} ({code})")
                     break
             found += getattr(page, _ATTRIBUTES[what])
             cursor = page.next_cursor
             if not cursor:
                 break
         return found
-
-    def _note_refusal(self, what: str, error: "MCPError", refused: list[str]) -> None:
-        """Record why a list is missing. Templates that a server doesn't know are nothing that anybody misses."""
-        if what != "resources/templates" or error.error.code != METHOD_NOT_FOUND:
-            refused.append(f"{what}/list: it refused: {visible(error.error.message)} ({error.error.code})")
 
     def _drop_misfitting_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""

@@ -6,7 +6,7 @@ In a replay it has the state recorded by the run: nothing is started or called.
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from interlock.services.mcp.client import (
     first_cause,
     open_session,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk
+from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_within
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -127,7 +127,7 @@ class Connection:
             self._start()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
-        await self._wait_until_settled(self._since + wait_s - time.monotonic())
+        await wait_within(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
@@ -175,11 +175,6 @@ class Connection:
         self._since = time.monotonic()
         self._settled.clear()
 
-    async def _wait_until_settled(self, timeout_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, timeout_s)):
-                await self._settled.wait()
-
     async def _keep_connected(self) -> None:
         """Reconnect a server that was connected before when it is lost; at once if a session is requested."""
         known, retries = False, 0
@@ -195,9 +190,7 @@ class Connection:
                 retries = 0
             if self._closing or not known or retries == _RETRIES:
                 break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_DELAY_S * 2**retries):
-                    await self._asked.wait()
+            await wait_within(_FIRST_DELAY_S * 2**retries, self._asked.wait())
             retries += 1
         self._settled.set()
         self._tried.set()

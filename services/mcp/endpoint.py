@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.exchanges import AnsweredError, Exchange, LostError, NotRunError, current_exchange
+from interlock.services.mcp.sign_in import sign_in_needed_message
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
 from interlock.state.text import visible
 
@@ -52,13 +53,6 @@ async def open_streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> Asy
         streamable_http_client(spec.url, http_client=http, max_sse_event_size=MOST) as both,
     ):
         yield both
-
-
-def sign_in_needed_message(spec: ServerSpec) -> str:
-    """Explain a 401 from a server."""
-    if any(name.lower() == "authorization" for name in spec.headers or {}):
-        return "it refused the Authorization header of settings (401)"
-    return f"it wants you to sign in: interlock mcp auth {spec.name}"
 
 
 def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:

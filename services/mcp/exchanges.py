@@ -5,7 +5,7 @@ same codes. What passes over the streams tells the two apart.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,6 +24,13 @@ def load_sdk() -> None:
     if why := version_problem("mcp"):
         raise SetupError(why)
     import_module("mcp.client.client")
+
+
+async def wait_within(seconds: float, awaited: Awaitable[object]) -> None:
+    """Wait for something, but for no more than so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await awaited
 
 
 class LostError(Exception):
@@ -75,9 +82,7 @@ class Exchange:
     async def wait_until_taken(self) -> None:
         """Wait until it is known whether the server took the request: its stream may end before that."""
         if self.on_its_way is not None and not self.answered:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SETTLE_S):
-                    await self.on_its_way.wait()
+            await wait_within(_SETTLE_S, self.on_its_way.wait())
 
     def interpret_error(self, error: Any, within_s: float) -> LostError | AnsweredError:
         """Tell what the SDK's error stands for. `within_s`: the time that the request had."""

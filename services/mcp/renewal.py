@@ -11,7 +11,7 @@ from mcp.client.auth import OAuthClientProvider
 if TYPE_CHECKING:
     from httpx2 import Request, Response
 
-    from interlock.services.mcp.tokens import TokenFile
+    from interlock.services.mcp.sign_in import TokenFile
 
 _REFUSED = 401
 _OVER = 1.0

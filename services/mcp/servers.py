@@ -3,7 +3,7 @@
 import asyncio
 import json
 import mimetypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from interlock.services.mcp.connection import (
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
-from interlock.services.mcp.remote import stored_token_provider
+from interlock.services.mcp.sign_in import Learn, stored_token_provider
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
-from interlock.services.mcp.tokens import Learn
 from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
 from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
@@ -85,7 +84,10 @@ class Servers:
                 lines = [
                     f"MCP server {view.name!r} is skipped: {view.error}. Check it: interlock mcp test {view.name}"
                 ]
-            self._warn_once(line for line in lines if line not in self._warned)
+            for line in lines:
+                if line not in self._warned:
+                    self._warned.add(line)
+                    self._emit(ErrorEvent(severity="warning", message=line))
             self._record_answer(json.dumps([one.spec.name]), to_recorded_state(one))
 
     def replay(self, recorded: Mapping[str, str]) -> None:
@@ -121,37 +123,37 @@ class Servers:
     def is_connected(self, server: str) -> bool:
         return self._connections[server].status == "connected"
 
-    async def call(self, server: str, run: ToolRun, progress: Progress, again: bool = False) -> ToolResult:
+    async def call(self, server: str, run: ToolRun, progress: Progress) -> ToolResult:
         """Call a tool. If it is unknown whether the call took effect, the error is `unknown_outcome`."""
-        name, args = run.call.name, run.call.args
-        one = self._connections[server]
-        try:
-            session = await one.require_session()
-        except UnavailableError as error:
-            return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
-        tool = self.tools().get(name)
-        if tool is None:
-            here = ", ".join(t.original for t in self._named_tools(one)[0]) or "none"
-            return error_result(
-                "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
-            )
-        if wrong := schema_violation(
-            tool.parameters, args
-        ):  # it may want others than when the call was decided
-            return error_result("invalid_tool_params", f"{name}: {wrong}")
-        limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
-        try:
+        name, args, one = run.call.name, run.call.args, self._connections[server]
+        called: list[ServerTool] = []
+
+        async def call_tool(session: ServerSession) -> ToolResult:
+            tool = self.tools().get(name)
+            if tool is None:
+                here = ", ".join(t.original for t in self._named_tools(one)[0]) or "none"
+                text = f"MCP server {server!r} has no tool {name!r}. It has: {here}"
+                return error_result("tool_not_registered", text)
+            called.append(tool)
+            # It may want others than when the call was decided.
+            if wrong := schema_violation(tool.parameters, args):
+                return error_result("invalid_tool_params", f"{name}: {wrong}")
+            limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
             if tool.reads_resource:
                 content = await session.read(str(args["uri"]))
             else:
                 content = await session.call(tool.original, args, progress, limit, run.given)
-        except LostError as error:
-            one.record_loss(error, session)
-            if not isinstance(error, NotRunError):
-                return self._no_answer_failure(one, tool, error)
-            if not again:
-                return await self.call(server, run, progress, again=True)
+            return await self._to_tool_result(content, f"{server}: {tool.original}")
+
+        try:
+            return await self._ask_session(one, call_tool)
+        except (UnavailableError, NotRunError) as error:
             return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+        except LostError as error:
+            is_repeatable = any(tool.read_only or tool.idempotent for tool in called[-1:])
+            why = str(error) or one.lost or CONNECTION_ENDED
+            kind = "mcp_lost" if is_repeatable else "unknown_outcome"
+            return error_result(kind, f"MCP server {server!r} gave no answer: {why}.")
         except AnsweredError as error:
             return error_result("mcp_error", f"MCP server {server!r} refused the call: {error}")
         except InputWantedError as error:
@@ -160,12 +162,22 @@ class Servers:
                 f"MCP server {server!r} asks for input: {visible(str(error))}",
                 form=error.form.model_dump(mode="json"),
             )
-        return await self._to_tool_result(content, f"{server}: {tool.original}")
 
-    def _no_answer_failure(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
-        kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
-        why = str(error) or one.lost or CONNECTION_ENDED
-        return error_result(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
+    async def _ask_session(
+        self,
+        one: Connection,
+        ask: Callable[[ServerSession], Awaitable[ToolResult]],
+        again: bool = False,
+    ) -> ToolResult:
+        """Return what a live session answers; what its server surely didn't take is asked once more."""
+        session = await one.require_session()
+        try:
+            return await ask(session)
+        except LostError as error:
+            one.record_loss(error, session)
+            if isinstance(error, NotRunError) and not again:
+                return await self._ask_session(one, ask, again=True)
+            raise
 
     async def read(self, server: str, uri: str) -> ToolResult:
         return await self._ask_or_replay([server, uri], lambda live: live.read(uri))
@@ -177,7 +189,9 @@ class Servers:
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
-    async def _ask_or_replay(self, asked: list[Any], ask: Callable[[ServerSession], Any]) -> ToolResult:
+    async def _ask_or_replay(
+        self, asked: list[Any], ask: Callable[[ServerSession], Awaitable[Content]]
+    ) -> ToolResult:
         """`asked`: the server and its request, which together identify the answer in a replay."""
         name = json.dumps(asked)
         if self._recorded is not None and name in self._recorded:
@@ -187,21 +201,18 @@ class Servers:
         return reply
 
     async def _ask_server(
-        self, server: str, ask: Callable[[ServerSession], Any], again: bool = False
+        self, server: str, ask: Callable[[ServerSession], Awaitable[Content]]
     ) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"
             return error_result("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
+
+        async def ask_and_convert(session: ServerSession) -> ToolResult:
+            return await self._to_tool_result(await ask(session), server)
+
         try:
-            live = await one.require_session()
-            try:
-                return await self._to_tool_result(await ask(live), server)
-            except LostError as error:
-                one.record_loss(error, live)
-                if isinstance(error, NotRunError) and not again:
-                    return await self._ask_server(server, ask, again=True)
-                raise
+            return await self._ask_session(one, ask_and_convert)
         except (UnavailableError, LostError, AnsweredError) as error:
             return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
 
@@ -248,11 +259,6 @@ class Servers:
         view = one.view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
-
-    def _warn_once(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._warned.add(line)
-            self._emit(ErrorEvent(severity="warning", message=line))
 
     def _open_transport(self, spec: ServerSpec, lost: Callable[[str], None]) -> Any:
         if spec.transport == "stdio":

@@ -8,14 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
-from interlock.services.models.attachments import (
-    is_attachment_refusal,
-    newest_attachment_digests,
-    replace_refused_attachments,
-)
-from interlock.services.models.controls import spell_message_controls, spell_tool_controls
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import (
     ATTEMPTS,
@@ -31,8 +25,9 @@ from interlock.services.models.json_calls import (
     file_request_messages,
     with_json_call_rules,
 )
-from interlock.services.models.media import AttachmentPlacer
 from interlock.services.models.names import (
+    choose_helper_model,
+    ends_reliably,
     model_for_role,
     provider_name,
     provider_spec,
@@ -51,8 +46,15 @@ from interlock.services.models.request import (
     ToolsCache,
     extract_tagged_calls,
 )
-from interlock.services.models.script import append_reply_entry
-from interlock.services.models.vendors import choose_helper_model, ends_reliably
+from interlock.services.models.script import append_entry, to_script_entry
+from interlock.services.models.sent_messages import (
+    AttachmentPlacer,
+    is_attachment_refusal,
+    newest_attachment_digests,
+    replace_refused_attachments,
+    spell_message_controls,
+    spell_tool_controls,
+)
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -232,7 +234,11 @@ class ChatModels:
                 delay_s = self._retry_delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
                 if delay_s is None:
                     raise
-                await self._wait_before_retry(error, failures, delay_s, emit)
+                told = Retry(
+                    agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1
+                )
+                emit(told)
+                await asyncio.sleep(delay_s)
                 request = replace(request, attempt=call.failures + failures)
         unknown = self.facts.take_unknown_model_notice(request.model)
         for text in (unknown, _cut_off_warning(request, answer), answer.warning):
@@ -369,14 +375,6 @@ class ChatModels:
         window = self.facts.window_tokens(request.model) - self._estimate_request(request)
         return room if room < (self.facts.abilities(request.model).output or window) else None
 
-    def _request_sizes(self, request: ModelRequest) -> tuple[int, int, int]:
-        """Return the estimated tokens of the request, those of its tools, and the model's window."""
-        return (
-            self._estimate_request(request),
-            self._tool_size(request.tools),
-            self.facts.context_window(request.model)[0],
-        )
-
     async def _attempt_request(
         self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
@@ -405,7 +403,11 @@ class ChatModels:
                         answer.begun_s = self._clock.monotonic() - started
                         report_stage("thinking")
                         self._run_once_in_thread(request.model, partial(self.facts.prices, request.model))
-                    self._report_read_progress(chunk, emit)
+                    if chunk.progress:
+                        done, total = chunk.progress
+                        emit(
+                            Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens")
+                        )
                     for item in answer.add_chunk(chunk):
                         yield item
         except Exception as error:
@@ -437,19 +439,16 @@ class ChatModels:
         self, request: ModelRequest, call: ModelCall, emit: Emit
     ) -> Callable[[_Stage], None]:
         """Return a function that tells how far a call of the main model has come, with the tokens it sends."""
-        sizes = self._request_sizes(request) if call.role == "main" else None
+        sizes: dict[str, Any] = {}
+        if call.role == "main":
+            tools, window = self._tool_size(request.tools), self.facts.window_tokens(request.model)
+            sizes = {"tokens": self._estimate_request(request), "tools": tools, "window": window}
 
         def report_stage(stage: _Stage) -> None:
             if sizes:
-                told = dict(zip(("tokens", "tools", "window"), sizes, strict=True))
-                emit(Asking(agent=self._agent, stage=stage, model=request.model, **told))
+                emit(Asking(agent=self._agent, stage=stage, model=request.model, **sizes))
 
         return report_stage
-
-    def _report_read_progress(self, chunk: Chunk, emit: Emit) -> None:
-        if chunk.progress:
-            done, total = chunk.progress
-            emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
 
     def _retry_delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
@@ -460,10 +459,6 @@ class ChatModels:
         error.args = (f"{error} {why}",) if why else error.args
         return None if why else delay_s
 
-    async def _wait_before_retry(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
-        emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
-        await asyncio.sleep(delay_s)
-
     def _record_reply(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.redact_message(
@@ -473,7 +468,7 @@ class ChatModels:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
-            append_reply_entry(self._record_to, message, **about, **end, usage=answer.usage)
+            append_entry(self._record_to, to_script_entry(message, **about, **end, usage=answer.usage))
         self.facts.record_answer_speed(
             request.model, answer.usage.input - answer.usage.cached, answer.begun_s
         )

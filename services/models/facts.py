@@ -32,7 +32,6 @@ from interlock.services.models.names import (
     resolve_model,
     server_url,
 )
-from interlock.services.models.overflow import read_overflow_limits
 from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
@@ -56,11 +55,6 @@ class Server:
     kind: Kind = ""
     models: Mapping[str, int | None] | None = None
     """Model → window in tokens, None if it isn't told; None: the server didn't answer."""
-
-    @property
-    def supports_json_schema(self) -> bool:
-        """Whether it is known to hold answers to a JSON Schema."""
-        return bool(self.kind)
 
 
 def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
@@ -184,7 +178,7 @@ class Observations(BaseModel, defer_build=True):
     refuses: list[str] = []
     """Options of a request that its server refused (`options.py`)."""
     refused_parts: list[str] = []
-    """Attachments that its server refused (`attachments.py`)."""
+    """Attachments that its server refused (`sent_messages.py`)."""
 
 
 _OBSERVATIONS = TypeAdapter(dict[str, Observations])
@@ -223,6 +217,10 @@ class ModelFacts:
 
         Where it names none, the window is taken to be a little less than this request, for this drive.
         """
+        from interlock.services.models.provider_errors import (
+            read_overflow_limits,  # late: most runs fail at nothing
+        )
+
         told = read_overflow_limits(text)
         window = told.window or round(_LESS * self.scale_estimate(model, size))
         if told.window:
@@ -232,12 +230,10 @@ class ModelFacts:
         self._windows[model] = (min(window, self.window_tokens(model)), True)
 
     def _find_window(self, model: str) -> tuple[int, bool]:
-        own = configured_context_window(self._settings, model, -1)
-        if (told := self.observations(model).told_window) and self.observations(
-            model
-        ).table == table_edition():
-            return min(told, own) if own > 0 else told, True
-        found = own if own > 0 else self._served_window(model)
+        own, seen = self._settings.entry(model).context_window, self.observations(model)
+        if seen.told_window and seen.table == table_edition():
+            return min(seen.told_window, own or seen.told_window), True
+        found = own or self._served_window(model)
         if found is None and provider_name(model) in ("gemini", "script"):
             return configured_context_window(self._settings, model), True
         found = found or self._table_entry(model).window
@@ -311,8 +307,9 @@ class ModelFacts:
         return self._settings.entry(model).api or ""
 
     def supports_json_schema(self, model: str) -> bool:
+        """Return whether settings say, or its server's kind is known for it, that answers hold to a JSON Schema."""
         own = self._settings.entry(model).response_format
-        return self.server(model).supports_json_schema if own is None else own
+        return bool(self.server(model).kind) if own is None else own
 
     def call_protocol(self, model: str, wanted: str) -> str:
         """Return how the model calls tools; `auto` only if that has to be found out."""

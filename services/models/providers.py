@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from interlock.services.models.names import (
     check_server_address,
     find_gemini_key,
-    make_tls_context,
     provider_name,
     require_package,
 )
+from interlock.services.models.network import make_tls_context
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.packages import version_problem

@@ -1,7 +1,11 @@
-"""rule_files: loads rule files and reports problems. A file that others may write never allows anything."""
+"""rule_files: the rules of files: which files there are, their `[[rule]]` tables as rules, and what is wrong with them.
+
+A file that others may write never allows anything.
+"""
 
 import os
 import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,21 +13,270 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from interlock.services.config.settings import FOLDERS, project_paths
-from interlock.services.files.stamps import real_path, record_look
+from interlock.services.files.stamps import real_path, record_read
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
     SHIPPED,
     USER,
     WORKSPACE,
+    Checker,
+    Pattern,
+    PatternError,
     Rule,
     canonical_tool_name,
+    compile_pattern,
 )
-from interlock.services.policy.rule_schema import RuleProblem, is_usable_tool_name, stand_in_rule, to_rule
+from interlock.state.calls import ApprovalMode
 from interlock.state.errors import SetupError
+from interlock.state.names import mcp_tool_name
+from interlock.state.text import first_validation_error
+from interlock.state.tooling import SHELL
+
+# ---- one rule
+
+_CONDITIONS = (
+    *("argsPattern", "commandPrefix", "commandRegex", "command", "line", "plainReading", "path", "host"),
+)
+SAVED_FILE = "auto-saved.toml"
+SAVED_PRIORITY = 950
+"""Priority within its tier (gemini-cli's for always-choices)."""
+_UNKNOWN = "unknown"
+"""No server's fingerprint."""
+MODE_NAMES = {"autoEdit": "auto_edit"}
+"""gemini-cli's spelling → ours."""
+Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
+Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if isinstance(v, str) else v)]
+
+
+class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
+    """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host`, `workspace` and `mcpFingerprint`."""
+
+    toolName: Names
+    decision: Literal["allow", "ask", "ask_user", "deny"]
+    priority: Annotated[int, Field(ge=0, le=999)]
+    mcpName: str | None = None
+    mcpFingerprint: str | None = None
+    """Written by Interlock: what the server was when the rule was saved; another one of that name isn't covered."""
+    subagent: str | None = None
+    toolAnnotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    argsPattern: str | None = None
+    commandPrefix: Names | None = None
+    commandRegex: str | None = None
+    command: Names | None = None
+    """Exactly these commands, and what `commands.toml` lists beside them: a saved grant."""
+    line: str | None = Field(default=None, min_length=1)
+    """Exactly this shell line: a saved grant."""
+    plainReading: Literal[True] | None = None
+    """Shell commands that only read, with plain arguments inside the workspace."""
+    path: str | None = None
+    """As tools name it: relative to the workspace, absolute in an included directory."""
+    host: str | None = None
+    """Must be the host of every URL in the call, with the port if there is one."""
+    workspace: str | None = None
+    """Absolute path of the only workspace that the rule applies to."""
+    modes: list[Mode] = Field(default_factory=list[Mode])
+    interactive: bool | None = None
+    allowRedirection: bool = False
+    denyMessage: str | None = None
+
+    @model_validator(mode="after")
+    def _require_consistency(self) -> "RuleFields":
+        for name in self.toolName:
+            if not is_usable_tool_name(name):
+                raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
+        conditions = [k for k in _CONDITIONS if getattr(self, k) is not None]
+        if len(conditions) > 1:
+            raise ValueError(f"{' and '.join(conditions)} exclude each other")
+        about_line = (self.commandPrefix, self.commandRegex, self.command, self.line, self.plainReading)
+        command = any(condition is not None for condition in about_line)
+        if command and not all(canonical_tool_name(n) in SHELL for n in self.toolName):
+            raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
+        if (
+            self.path or self.host or self.plainReading or self.command or self.line
+        ) and self.decision != "allow":
+            raise ValueError(f"{conditions[0]} is only for decision 'allow'; to restrict, use argsPattern")
+        if self.mcpFingerprint is not None and (self.mcpName is None or self.decision != "allow"):
+            raise ValueError("mcpFingerprint needs mcpName, and is only for decision 'allow'")
+        if self.workspace is not None and not os.path.isabs(self.workspace):  # noqa: PTH117
+            raise ValueError(f"workspace {self.workspace!r} is relative, expected an absolute path")
+        return self
+
+
+def is_usable_tool_name(name: str) -> bool:
+    body = name[:-1] if name == "*" or (name.startswith("mcp_") and name.endswith("_*")) else name
+    return name != "" and not set(body) & set("*?[] \t\n")
+
+
+def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+    """Return the rule of a table. Raise `ValueError` naming the field."""
+    try:
+        fields = RuleFields.model_validate(_convert_saved_table(table, source))
+    except ValidationError as error:
+        raise ValueError(_first_error_message(error, RuleFields)) from None
+    if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
+        raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
+    return Rule(
+        source=source,
+        tools=tuple(_qualify_tool_name(name, fields.mcpName) for name in fields.toolName),
+        decision="ask" if fields.decision == "ask_user" else fields.decision,
+        tier=tier,
+        priority=fields.priority,
+        modes=frozenset(fields.modes),
+        prefixes=tuple(split_command_words("commandPrefix", p) for p in fields.commandPrefix or ()),
+        granted=tuple(split_command_words("command", c) for c in fields.command or ()),
+        line=fields.line,
+        saved=_is_saved_grant(table, source),
+        reading=fields.plainReading or False,
+        command=_compile_field("commandRegex", fields.commandRegex),
+        args=_compile_field("argsPattern", fields.argsPattern),
+        allow_redirection=fields.allowRedirection,
+        deny_message=fields.denyMessage,
+        target=fields.path if fields.host is None else fields.host,
+        workspace=fields.workspace,
+        annotations=fields.toolAnnotations,
+        server=fields.mcpName,
+        program=fields.mcpFingerprint,
+        subagent=fields.subagent,
+        interactive=fields.interactive,
+    )
+
+
+def _convert_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """Return what was saved by 0.1 or gemini-cli as what the person saw. A prefix is a grant for these words:
+    nobody wrote a prefix. A server's name alone covers nothing any more, as any program could have it: the tool is
+    asked about once more.
+
+    A prefix is a grant for these words: nobody wrote a prefix. A server's name alone covers nothing any more, as any
+    program could have it: the tool is asked about once more.
+    """
+    if not _is_saved_grant(table, source):
+        return table
+    if "mcpName" in table and "mcpFingerprint" not in table:
+        return {**table, "mcpFingerprint": _UNKNOWN}
+    rest = {k: v for k, v in table.items() if k not in ("commandPrefix", "allowRedirection")}
+    return {**rest, "command": table["commandPrefix"]} if "commandPrefix" in table else table
+
+
+def _is_saved_grant(table: Mapping[str, Any], source: str) -> bool:
+    own = os.path.basename(source.rpartition(":")[0] or source) == SAVED_FILE  # noqa: PTH119
+    return own and table.get("priority") == SAVED_PRIORITY and table.get("decision") == "allow"
+
+
+def _qualify_tool_name(tool: str, server: str | None) -> str:
+    """Return a tool's name as used in calls: with `mcpName` it may be the server's own name for it."""
+    plain = tool == "*" or tool.startswith("mcp_")
+    return canonical_tool_name(tool) if server is None or plain else mcp_tool_name(server, tool)
+
+
+def split_command_words(field: str, text: str) -> tuple[str, ...]:
+    """Return the words of a command, or its leading ones, as bash splits them. Raise `ValueError`."""
+    try:
+        split = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"{field} {text!r}: {error}") from None
+    if not split:
+        raise ValueError(f"{field} is empty, expected the leading words of a command")
+    return split
+
+
+def _compile_field(field: str, text: str | None) -> Pattern | None:
+    """Return the field's pattern compiled. Raise `ValueError` naming the field."""
+    try:
+        return None if text is None else compile_pattern(text)
+    except PatternError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def _first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
+    """Return the first error, naming the field."""
+    place, message = first_validation_error(error)
+    message = message.removeprefix("Value error, ")
+    if error.errors()[0]["type"] == "extra_forbidden":
+        return f"unknown key {place!r}, expected one of: {', '.join(fields.model_fields)}"
+    return f"{place}: {message}" if place else message
+
+
+# ---- a safety checker
+
+_TIME_LIMIT_S = 5.0
+"""Default time-out of an external checker in seconds (gemini-cli)."""
+
+
+class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
+    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    required_context: list[str] = Field(default_factory=list[str])
+
+
+class _InProcess(_Configured):
+    type: Literal["in-process"]
+    name: Literal["allowed-path"]
+
+
+class _External(_Configured):
+    type: Literal["external"]
+    command: str = Field(pattern=r"\S")
+    """A bash command line."""
+    name: str = ""
+    timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
+    """In seconds."""
+
+
+class _CheckerFields(BaseModel, defer_build=True):
+    checker: Annotated[_InProcess | _External, Field(discriminator="type")]
+
+
+def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
+    if "decision" in table:
+        raise ValueError("a safety checker has no decision: what it says is the decision")
+    entries = {**table}
+    if not isinstance(described := entries.pop("checker", None), dict):
+        raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
+    try:
+        fields = _CheckerFields.model_validate({"checker": described}).checker
+    except ValidationError as error:
+        raise ValueError(_first_error_message(error, _CheckerFields)) from None
+    rule = to_rule({**entries, "decision": "ask"}, source, tier)
+    if isinstance(fields, _External):
+        name = fields.name or fields.command.split()[0]
+        checker = Checker(name, fields.config, fields.command, fields.timeout)
+    else:
+        known = ("included_args", "excluded_args")
+        for key, value in fields.config.items():
+            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
+            if not all(isinstance(n, str) for n in names):
+                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
+        checker = Checker(fields.name, fields.config)
+    return replace(rule, checker=checker)
+
+
+def make_asking_stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+    """Return a rule that asks in place of an unusable one, which may have been meant to deny."""
+    return Rule(
+        source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProblem:
+    """A problem in a rule file or setting, and its effect."""
+
+    source: str
+    """`FILE:LINE`, or the setting's name."""
+    text: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}; {self.effect}"
+
+
+# ---- files
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
 _RULES = "policies"
@@ -57,7 +310,7 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
     return [*found, *((file, USER) for file in places.named)]
 
 
-def list_workspace_files(root: Path, home: Path) -> list[Path]:
+def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
     """Return the workspace's rule files, which apply if it is trusted."""
     return [file for folder in project_paths(root, home, _RULES) for file in _list_entries(folder, _SUFFIX)]
 
@@ -70,13 +323,13 @@ def user_rule_folder(home: Path) -> Path:
 def _extension_rule_folders(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
         for extension in _list_entries(home / name / "extensions", ""):
-            record_look(extension)
+            record_read(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
 def _list_entries(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
-    record_look(folder, "entries")
+    record_read(folder, "entries")
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -103,7 +356,7 @@ def read_rule_file(path: Path, tier: int) -> str:
     A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
     what is allowed. Trusting a workspace includes trusting everyone who can write to it.
     """
-    record_look(path)
+    record_read(path)
     try:
         handle = os.open(path, _READABLE)
         with open(handle, "rb") as file:  # noqa: PTH123 - the file that is checked is the one that is read
@@ -112,7 +365,7 @@ def read_rule_file(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _reject_writable_by_others(found, tier, "it")
-                record_look(folder := real_path(path).parent)
+                record_read(folder := real_path(path).parent)
                 _reject_writable_by_others(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
@@ -252,17 +505,19 @@ def load_shipped_rules() -> tuple[Rule, ...]:
 def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     if file.text is None:
         problem = RuleProblem(f"{file.path}:1", file.error, "everything of its tier and below asks")
-        return [stand_in_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
+        return [make_asking_stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     for chunk in _split_tables(file.text):
         source = f"{file.path}:{chunk.line}"
         try:
-            rules.append(_to_rule(chunk, source, file.tier))
+            rules.append(_table_to_rule(chunk, source, file.tier))
         except ValueError as error:
             problems.append(RuleProblem(source, str(error), _NO_ALLOW))
             if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
-                rules.append(stand_in_rule(source, file.tier, _tools_of_unusable(chunk.table), str(error)))
+                rules.append(
+                    make_asking_stand_in(source, file.tier, _tools_of_unusable_rule(chunk.table), str(error))
+                )
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if file.tier != EXTENSION:
         return usable, problems
@@ -272,19 +527,17 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     return [r for r in usable if r not in left_out], problems
 
 
-def _to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
+def _table_to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
-        from interlock.services.policy.safety_checkers import to_checker  # deferred: few rule files have any
-
-        return to_checker(chunk.table, source, tier)
+        return _to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":
         raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
     return to_rule(chunk.table, source, tier)
 
 
-def _tools_of_unusable(table: Mapping[str, Any]) -> tuple[str, ...]:
+def _tools_of_unusable_rule(table: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tools that an unusable rule may be about."""
     value: object = table.get("toolName")
     names = cast(list[object], value) if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""unpacked_files: finds what archives, copied folders and git's checkouts bring into the workspace.
+"""unpacked_files: finds what archives, copied folders, git's checkouts and patches bring into the workspace.
 
 Their names are looked at, up to a limit. What can't be looked into asks where it goes into the workspace's own folder.
 """
@@ -13,17 +13,18 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import fold_name, is_safe_to_create
 from interlock.services.policy.git import files_changed_by_checkout
-from interlock.services.policy.plain_reading import LineReading
-from interlock.services.shell.model import ShellCommand, to_name_set
-from interlock.state.workspace import PathRefused
+from interlock.services.policy.plain_reading import LineReading, resolve_readable_or_none
+from interlock.services.shell.model import ShellCommand, program_name, to_name_set
 
 Texts = Sequence[str]
+"""What one word may stand for."""
 _NOTHING: Texts = ()
 _MOST_ENTRIES = 5_000
 _LARGEST = 200_000_000
@@ -37,7 +38,7 @@ _STAGES = to_name_set("update-index read-tree reset")
 """Git's commands that change what a checkout takes from the index."""
 _RECURSES = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _RENAMES = re.compile(r"--(transform|xform|absolute-names|absolute-paths|unsafe|insecure)|-[A-Za-z]*[Ps]$")
-_OF_GIT = to_name_set("config config.worktree hooks commondir modules")
+OF_GIT = to_name_set("config config.worktree hooks commondir modules")
 
 
 class _Member(NamedTuple):
@@ -50,93 +51,79 @@ class _UnknownNames(Exception):  # noqa: N818 - no error: the names aren't known
     """What would be written can't be known."""
 
 
-def unpacked_file_clause(
+def describe_unpacked_trusted_file(
     program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
 ) -> str | None:
     """Return a clause naming a trusted file among those that a command unpacks or copies; None: there is none."""
     try:
-        each = _read_members(program, command, words, reading)
+        each = _find_written_members(program, command, words, reading)
         if each is None:
             return None
         places, members = each
         return next(
-            filter(None, (_trusted_member_clause(m, place, reading) for m in members for place in places)),
+            filter(None, (_describe_trusted_member(m, place, reading) for m in members for place in places)),
             None,
         )
     except _UnknownNames as unseen:
-        places = unseen.args[0]
-        inside = any(_is_workspace_or_above(place, reading) for place in places)
+        places = (real for place in unseen.args[0] for real in _real_places(place, reading))
+        inside = any(root.is_relative_to(real) for real in places for root in reading.workspace.roots)
         return "writes files into the workspace's own folder whose names aren't known" if inside else None
 
 
-_Brought = tuple[Sequence[str], Iterator[_Member]]
+_WrittenMembers = tuple[Sequence[str], Iterator[_Member]]
 """Folders in which they may lie, and what is written there."""
 
 
-def _read_members(
+def _find_written_members(
     program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
-) -> _Brought | None:
+) -> _WrittenMembers | None:
     if program in _TAR:
-        return _read_tar(words, reading)
+        return _members_from_tar(words, reading)
     if program == "unzip":
-        return _read_zip(words, reading)
+        return _members_from_unzip(words, reading)
     if program in _UNSEEN:
         return _reject_unread_formats(program, words)
     if program in ("cp", "rsync", "scp", "mv", "ditto"):
-        return _read_copied_folders(program, words, reading)
+        return _members_from_copied_folders(program, words, reading)
     if program == "git":
-        return _read_git_checkout(command, reading)
+        return _members_from_git_checkout(command, reading)
     if program in ("python", "python3") and [w.text for w in command.words[1:3]] in (
         ["-m", "zipfile"],
         ["-m", "tarfile"],
     ):
-        return _read_python_archive(words, reading)
+        return _members_from_python_archive(words, reading)
     return None
 
 
-def _trusted_member_clause(member: _Member, place: str, reading: LineReading) -> str | None:
+def _describe_trusted_member(member: _Member, place: str, reading: LineReading) -> str | None:
     leads = posixpath.join(posixpath.dirname(member.path), member.leads)
     for path in (member.path, leads) if member.leads else (member.path,):
         whole = posixpath.normpath(posixpath.join(place, path))
-        if not reading.folders.bases:  # `..` of an unknown folder may be the workspace
+        if not reading.bases:  # `..` of an unknown folder may be the workspace
             whole = _CLIMBS.sub("", whole)
         parts = [fold_name(part) for part in posixpath.normpath(whole).split("/")]
         if "node_modules" in parts:
             continue
-        for base in reading.folders.bases or (".",):
+        for base in reading.likely_bases:
             found = reading.workspace.protected(posixpath.join(base, whole))
             if found is not None:
                 there = os.path.lexists(reading.workspace.root / base / whole)
                 if there or not is_safe_to_create(found.part):
                     return f"writes {posixpath.normpath(whole)!r} ({found.what})"
         at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
-        of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in _OF_GIT
-        if of_git and _is_in_workspace(whole, reading):
+        of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in OF_GIT
+        places = _real_places(whole, reading) if of_git else ()
+        if any(real.is_relative_to(root) for real in places for root in reading.workspace.roots):
             return f"writes {posixpath.normpath(whole)!r} (what git runs and believes)"
     return None
 
 
-def _is_in_workspace(path: str, reading: LineReading) -> bool:
-    for base in reading.folders.bases or (".",):
-        real = Path(os.path.realpath(reading.workspace.root / base / path))
-        if any(real.is_relative_to(root) for root in reading.workspace.roots):
-            return True
-    return False
-
-
-def _is_workspace_or_above(place: str, reading: LineReading) -> bool:
-    """Return whether a place is the folder of the workspace itself, or above it."""
-    for base in reading.folders.bases or (".",):
-        real = Path(os.path.realpath(reading.workspace.root / base / place))
-        if any(root == real or root.is_relative_to(real) for root in reading.workspace.roots):
-            return True
-    return False
+def _real_places(path: str, reading: LineReading) -> list[Path]:
+    return [Path(os.path.realpath(reading.workspace.root / base / path)) for base in reading.likely_bases]
 
 
 def _existing_files(texts: Texts, reading: LineReading) -> list[Path]:
-    places = [
-        reading.workspace.root / base / text for base in reading.folders.bases or (".",) for text in texts
-    ]
+    places = [reading.workspace.root / base / text for base in reading.likely_bases for text in texts]
     return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - a name may be too long for Path.is_file
 
 
@@ -151,7 +138,7 @@ def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReadin
 # ---- archives
 
 
-def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_tar(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     if not words:
         return None
     letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_letter_cluster(t[0], n == 0))
@@ -211,7 +198,7 @@ def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_
             raise _UnknownNames(folders) from error
 
 
-def _read_zip(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_unzip(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     options = [texts[0] for texts in words if texts[0].startswith("-")]
     letters = {letter for option in options if not option.startswith("--") for letter in option[1:]}
     if letters & {*"lptvZcz"}:
@@ -241,7 +228,7 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
         raise _UnknownNames(folders) from error
 
 
-def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | None:
+def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _WrittenMembers | None:
     """Raise `_UnknownNames` if a program unpacks a format that isn't looked into."""
     flat = [text for texts in words for text in texts]
     first = flat[0] if flat else ""
@@ -265,7 +252,7 @@ def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | N
     )
 
 
-def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_python_archive(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     given = [texts[0] for texts in words[2:]]
     if not given or given[0] not in ("-e", "--extract"):
         return None
@@ -284,7 +271,9 @@ def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Broug
 # ---- folders
 
 
-def _read_copied_folders(program: str, words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_copied_folders(
+    program: str, words: Sequence[Texts], reading: LineReading
+) -> _WrittenMembers | None:
     if program in ("cp", "rsync", "scp") and not any(_RECURSES.fullmatch(texts[0]) for texts in words):
         return None
     operands = [texts for texts in words if not texts[0].startswith("-")]
@@ -309,12 +298,12 @@ def _copied_members(
     """Yield what a copy of a folder writes. What is moved within the workspace had its names before."""
     if program in ("rsync", "scp") and re.match(r"[\w.@-]+:", source):
         raise _UnknownNames([place])
-    for base in reading.folders.bases or (".",):
+    for base in reading.likely_bases:
         top = str(reading.workspace.root / base / source)
-        if not os.path.lexists(top) and _can_be_made(source, reading):
+        if not os.path.lexists(top) and _can_line_create_source(source, reading):
             raise _UnknownNames([place])
         if not os.path.isdir(top) or (  # noqa: PTH112 - a name may be too long for Path.is_dir
-            program == "mv" and _is_readable_inside(posixpath.join(base, source), reading)
+            program == "mv" and resolve_readable_or_none(posixpath.join(base, source), reading.workspace)
         ):
             continue
         there = os.path.isdir(reading.workspace.root / base / place)  # noqa: PTH112 - as above
@@ -340,7 +329,7 @@ def _copied_members(
                     yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
 
 
-def _can_be_made(source: str, reading: LineReading) -> bool:
+def _can_line_create_source(source: str, reading: LineReading) -> bool:
     """Return whether another command of the line may make a folder that isn't there, all of which is copied."""
     everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
     return everything and len(reading.line.commands) > 1
@@ -350,22 +339,14 @@ def _is_excluded(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern.strip("/")) for pattern in patterns)
 
 
-def _is_readable_inside(path: str, reading: LineReading) -> bool:
-    try:
-        reading.workspace.readable(path)
-    except PathRefused:
-        return False
-    return True
-
-
 # ---- git
 
 
-def _read_git_checkout(command: ShellCommand, reading: LineReading) -> _Brought | None:
+def _members_from_git_checkout(command: ShellCommand, reading: LineReading) -> _WrittenMembers | None:
     """Return files that git takes from a revision or its index; a switch of the whole tree is the user's own
     history."""
     words = [word.text for word in command.words[1:]]
-    folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    folders = [reading.workspace.root / base for base in reading.likely_bases]
     others = (c.argv[1:3] for c in reading.line.commands if c.argv[:1] == ("git",))
     staged = any(
         _STAGES & {*words} and not (words[0] == "reset" and words[1:] in ((), ("HEAD",))) for words in others
@@ -390,3 +371,50 @@ def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[s
                 yield texts[0][2:]
             if texts[0][1:].isalpha() and f"-{texts[0][-1]}" in options:
                 yield from after  # letters together, of which the last has a value
+
+
+# ---- patches: no argument of the command names the files that they change
+
+_APPLIES = (("apply",), ("am",))
+UNSEEN_PATCH = "applies a patch that is only known when it runs"
+_LARGEST_PATCH = 5_000_000
+"""Bytes of a patch that is looked into."""
+_NAMED = re.compile(
+    r"^(?:\+\+\+|---|\*\*\*|(?:rename|copy) (?:from|to)|Index:|diff --git) +(.+?)[ \t]*$", re.MULTILINE
+)
+_ESCAPED = re.compile(r"\\([0-7]{3}|.)")
+
+
+def describe_patched_trusted_file(command: ShellCommand, reading: LineReading) -> str | None:
+    """Return a clause about a file that the program trusts, and that the patch of this command changes or may
+    change."""
+    words = command.argv
+    if not words or not (program_name(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
+        return None
+    read = (r.target.text for r in reading.line.redirects if r.kind == "read" and r.target is not None)
+    named = [
+        text for word in (*words[1:], *read) for text in (word, word.partition("=")[2], word[2:]) if text
+    ]
+    found = _existing_files(named, reading)
+    if command.fed or (not found and len(reading.line.commands) > 1):  # another command may make it
+        return UNSEEN_PATCH
+    try:
+        changed = [*_file_names_in_patches(found)]
+    except OSError:  # too large, or unreadable
+        return UNSEEN_PATCH
+    for path, base in product(changed, reading.likely_bases):
+        if touched := reading.workspace.protected(posixpath.join(base, path)):
+            return f"applies a patch that changes {touched.part!r} ({touched.what})"
+    return None
+
+
+def _file_names_in_patches(patches: Sequence[Path]) -> Iterator[str]:
+    """Yield the files that patches name; git quotes odd names."""
+    for patch in patches:
+        for name in _NAMED.findall(read_file(patch, _LARGEST_PATCH).decode("utf-8", "replace")):
+            for one in (name.partition("\t")[0], *name.split()):
+                yield _ESCAPED.sub(_unescape_letter, one.strip('"'))
+
+
+def _unescape_letter(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1], 8)) if len(escaped[1]) == 3 else escaped[1]

@@ -1,22 +1,36 @@
-"""workspace_rules: the rules that apply in a workspace, and those of them that no call can match.
+"""workspace_rules: the rules that apply in a workspace, those that settings make, and those that no call can match.
 
 What decides by them (`policy.py`) is imported with a run's first call.
 """
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import get_args
 
-from interlock.services.policy.rule import ANYBODY, SHIPPED, Rule, RuleBook, Scope
-from interlock.services.policy.rule_files import load_shipped_rules
-from interlock.services.policy.rule_schema import RuleProblem, rules_from_settings
-from interlock.state.calls import Risk
-from interlock.state.names import ELSEWHERE
+from interlock.services.policy.rule import (
+    ANYBODY,
+    SHIPPED,
+    USER,
+    Rule,
+    RuleBook,
+    Scope,
+    canonical_tool_name,
+)
+from interlock.services.policy.rule_files import (
+    RuleProblem,
+    is_usable_tool_name,
+    load_shipped_rules,
+    make_asking_stand_in,
+    split_command_words,
+)
+from interlock.state.calls import ApprovalMode, Decision, Risk
+from interlock.state.names import ELSEWHERE, mcp_tool_name
 from interlock.state.settings import Settings
+from interlock.state.tooling import SHELL
 from interlock.state.workspace import Workspace
 from interlock.tools.table import ALIASES, TOOLS
 
@@ -71,7 +85,7 @@ class WorkspaceRules:
         own.workspace = workspace
         return own
 
-    def for_origin(self, scope: Scope) -> "WorkspaceRules":
+    def with_scope(self, scope: Scope) -> "WorkspaceRules":
         """Return the same rules for calls of another origin."""
         own = copy(self)
         own.scope = scope
@@ -134,3 +148,143 @@ def _never_matching_reason(field: str, text: str) -> str | None:
     if field == "argsPattern" and text.startswith("^") and not _ARGS_START.match(text):
         return 'the arguments begin with {, as JSON: write "name":"value" without ^'
     return None
+
+
+# ---- rules that settings make
+
+_OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
+"""Risks restricted by `tools.core`; questions and changes to the run itself are always allowed."""
+_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+
+
+def rules_from_settings(settings: Settings) -> tuple[list[Rule], list[RuleProblem]]:
+    """Return the rules that settings make. An unreadable allow entry allows nothing; if it was to deny or ask,
+    everything asks. Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
+
+    Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
+    """
+    tools = settings.tools
+    lists: tuple[tuple[str, Iterable[str], Decision, int], ...] = (
+        ("tools.exclude", tools.exclude, "deny", 400),
+        ("tools.confirmationRequired", tools.confirmation_required, "ask", 350),
+        ("tools.allowed", tools.allowed, "allow", 300),
+        ("tools.core", tools.core, "allow", 250),
+    )
+    rules: list[Rule] = []
+    problems: list[RuleProblem] = []
+    for setting, entries, decision, priority in lists:
+        for entry in entries:
+            source = f"settings {setting} {entry!r}"
+            try:
+                rules.append(_to_entry_rule(entry, source, decision, priority))
+            except ValueError as error:
+                effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
+                problems.append(RuleProblem(source, str(error), effect))
+                if decision != "allow":
+                    rules.append(make_asking_stand_in(source, USER, ("*",), str(error)))
+    more = (
+        *(_rules_against_other_tools() if tools.core else ()),
+        *_server_rules(settings),
+        *auto_approval_rules(settings),
+    )
+    return [*rules, *more], problems
+
+
+def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -> Rule:
+    """Return the rule of one entry in settings. Raise `ValueError`."""
+    narrowed = _CALL.fullmatch(entry.strip())
+    name = canonical_tool_name(narrowed[1] if narrowed else entry.strip())
+    prefix = narrowed[2].strip() if narrowed else ""
+    if not is_usable_tool_name(name):
+        raise ValueError(f"{name!r} isn't a tool's name")
+    if prefix and name not in SHELL:
+        raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
+    prefixes = (split_command_words("commandPrefix", prefix),) if prefix else ()
+    return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
+
+
+def _rules_against_other_tools() -> Iterator[Rule]:
+    """Yield rules that deny what `tools.core` doesn't name; plan mode is exempt: it has its own list."""
+    for risk in _OUTSIDE:
+        yield Rule(
+            source="settings tools.core",
+            tools=("*",),
+            decision="deny",
+            tier=USER,
+            priority=240,
+            modes=frozenset({"default", "auto_edit", "yolo"}),
+            annotations={"risk": risk},
+            deny_message="Only the tools that the setting tools.core names may be used.",
+        )
+
+
+def _server_rules(settings: Settings) -> Iterator[Rule]:
+    trusted = [name for name, server in settings.mcp_servers.items() if server.trust]
+    lists: tuple[tuple[str, Iterable[str], Decision, int], ...] = (
+        ("mcp.excluded", settings.mcp.excluded, "deny", 900),
+        ("mcpServers", trusted, "allow", 200),
+        ("mcp.allowed", settings.mcp.allowed, "allow", 100),
+    )
+    for setting, names, decision, priority in lists:
+        for name in names:
+            yield Rule(f"settings {setting} {name!r}", ("*",), decision, USER, priority, server=name)
+    for name, server in settings.mcp_servers.items() if settings.task.auto_approval else ():
+        if tools := tuple(mcp_tool_name(name, tool) for tool in server.always_allow):
+            yield Rule(f"settings mcpServers.{name}.alwaysAllow", tools, "allow", USER, 200, server=name)
+
+
+# ---- the task loop's auto-approval (Roo Code's names)
+
+_PRIORITY = 300
+"""Same as `tools.allowed`."""
+_WRITING = ("write_to_file", "apply_diff", "insert_content", "generate_image")
+_LONGEST = 90
+_MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit"})
+
+
+def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
+    """Yield rules for the task loop's own tools. The longest matching command prefix wins; of equal ones, the
+    denial."""
+    task = settings.task
+    if not task.auto_approval:
+        return
+    switches = (
+        ("alwaysAllowWrite", task.allow_write, _WRITING),
+        ("alwaysAllowBrowser", task.allow_browser, ("browser_action",)),
+        ("alwaysAllowModeSwitch", task.allow_mode_switch, ("switch_mode",)),
+        ("alwaysAllowSubtasks", task.allow_subtasks, ("new_task",)),
+        (
+            "alwaysAllowMcp",
+            task.allow_mcp,
+            tuple(mcp_tool_name(n, "read_resource") for n in settings.mcp_servers),
+        ),
+    )
+    yield from (_auto_approval_rule(name, tools, "allow") for name, on, tools in switches if on and tools)
+    if task.allow_execute:
+        yield from _command_prefix_rules("allowedCommands", task.allowed_commands, "allow", 0)
+    yield from _command_prefix_rules("deniedCommands", task.denied_commands, "deny", 0.5)
+
+
+def _auto_approval_rule(
+    name: str, tools: tuple[str, ...], decision: Decision, prefix: str = "", more: float = 0
+) -> Rule:
+    return Rule(
+        source=f"settings task.{name}",
+        tools=tools,
+        decision=decision,
+        tier=USER,
+        priority=_PRIORITY + more,
+        modes=_MODES if decision == "allow" else frozenset(),
+        prefixes=((*prefix.split(),),) if prefix else (),
+    )
+
+
+def _command_prefix_rules(
+    name: str, beginnings: Iterable[str], decision: Decision, more: float
+) -> Iterator[Rule]:
+    for text in (beginning.strip() for beginning in beginnings):
+        prefix, length = ("", 0) if text == "*" else (text, min(len(text), _LONGEST))
+        if text:
+            yield _auto_approval_rule(
+                f"{name} {text!r}", ("execute_command",), decision, prefix, length + more
+            )

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
-from interlock.services.files.ignore import find_git_directory, git_index_path
+from interlock.services.files.ignore import find_shared_git_directory, git_index_path
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
@@ -132,7 +132,7 @@ class ShadowRepository:
     """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = self._folder = folder
+        self.folder = folder
 
     def commit_changes(
         self,
@@ -153,7 +153,7 @@ class ShadowRepository:
             return parent
         self._create_repository()
         # Left by a killed git: a ref belongs to one run, which has one driver.
-        (self._folder / f"{ref}.lock").unlink(missing_ok=True)
+        (self.folder / f"{ref}.lock").unlink(missing_ok=True)
         commands = self._import_commands(
             ref, parent, chain([first] if first else (), changes), layout, beside
         )
@@ -163,14 +163,10 @@ class ShadowRepository:
                 git.stdin.writelines(commands)
                 git.stdin.close()
                 return git.stdout.read().decode().strip()
-        with tempfile.TemporaryFile() as written:
-            written.writelines(commands)
+        with _hold_data(commands) as written:
             # Only now: with the other's objects in sight, git would leave out folders that it has.
             self._copy_blobs(beside)
-            written.seek(0)
-            with self._start_git(*_IMPORT, stdin=written) as git:
-                assert git.stdout is not None
-                return git.stdout.read().decode().strip()
+            return self._run_git(*_IMPORT, stdin=written).decode().strip()
 
     def _import_commands(
         self,
@@ -191,7 +187,7 @@ class ShadowRepository:
             yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
         yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
-    def find_blob_source(self, root: Path) -> "BlobSource | None":
+    def find_user_repository_blobs(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
         is small.
 
@@ -201,7 +197,7 @@ class ShadowRepository:
         top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
         if top is None:
             return None
-        index, objects = git_index_path(top), find_git_directory(top) / "objects"
+        index, objects = git_index_path(top), find_shared_git_directory(top) / "objects"
         try:
             found = index.lstat()
         except OSError:
@@ -216,9 +212,7 @@ class ShadowRepository:
             )
             names = {line[7:47] for line in listed.split(b"\0") if line[:2] == b"10" and line[47:48] == b" "}
             asked = b"\n".join(sorted(names)).decode()
-            lines = self._run_git_with_input(
-                "cat-file", "--batch-check", text=f"{asked}\n", objects=objects
-            ).decode()
+            lines = self._run_git("cat-file", "--batch-check", text=f"{asked}\n", objects=objects).decode()
         except SnapshotError:  # of another format, or damaged: its files are read like any others
             return None
         return BlobSource(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
@@ -227,16 +221,12 @@ class ShadowRepository:
         """Copy the blobs that are wanted, each checked against its name, as they are compressed there."""
         if not beside.wanted:
             return
-        with tempfile.TemporaryFile() as asked:
-            asked.write("".join(f"{name}\n" for name in beside.wanted).encode())
-            asked.seek(0)
-            pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
-            with (
-                self._start_git(*pack, stdin=asked, objects=beside.objects) as theirs,
-                self._start_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout)) as ours,
-            ):
-                assert ours.stdout is not None
-                ours.stdout.read()
+        pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
+        with (
+            _hold_data(f"{name}\n".encode() for name in beside.wanted) as asked,
+            self._start_git(*pack, stdin=asked, objects=beside.objects) as theirs,
+        ):
+            self._run_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout))
 
     def read_layout(self, commit: str) -> bytes:
         return self._run_git("cat-file", "blob", f"{commit}:{_LAYOUT}")
@@ -264,33 +254,32 @@ class ShadowRepository:
 
     def read_blobs(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
-        with tempfile.TemporaryFile() as asked:  # two pipes would deadlock
-            asked.write("".join(f"{name}\n" for name in names).encode())
-            asked.seek(0)
-            with self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git:
-                assert git.stdout is not None
-                for name in names:
-                    about = git.stdout.readline().split()
-                    if len(about) != 3:
-                        raise SnapshotError(
-                            f"The snapshots in {str(self._folder)!r} are damaged: {name} is missing."
-                        )
-                    yield git.stdout.read(int(about[2]))
-                    git.stdout.read(1)
+        with (
+            _hold_data(f"{name}\n".encode() for name in names) as asked,  # two pipes would deadlock
+            self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git,
+        ):
+            assert git.stdout is not None
+            for name in names:
+                about = git.stdout.readline().split()
+                if len(about) != 3:
+                    raise SnapshotError(
+                        f"The snapshots in {str(self.folder)!r} are damaged: {name} is missing."
+                    )
+                yield git.stdout.read(int(about[2]))
+                git.stdout.read(1)
 
     def diff_paths(self, old: str, new: str, paths: Sequence[str]) -> str:
         """Return git's diff of these paths."""
-        shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
-        sides = (f"--relative={_FILES}/", old, new)
+        shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
-        return b"".join(self._run_git(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
+        return b"".join(self._run_git(*shown, "--", *part) for part in some).decode(errors="replace")
 
     def diff_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
-        text = self._run_git_with_input(
+        text = self._run_git(
             *shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked
         )
         found, patches = list[list[FileDiff]](), -1
@@ -302,16 +291,14 @@ class ShadowRepository:
                 patches = -1
             elif line.startswith(":") and patches < 0:
                 found[-1] += _parse_raw_line(line)
-            elif line.startswith("diff --git "):
-                patches += 1
-                found[-1][patches].lines.append(line)
-            elif patches >= 0:
+            elif (begins := line.startswith("diff --git ")) or patches >= 0:
+                patches += 1 if begins else 0
                 found[-1][patches].lines.append(line)
         return found
 
     @property
     def name(self) -> str:
-        return self._folder.name
+        return self.folder.name
 
     def ancestors(self, commit: str) -> list[str]:
         """Earlier snapshots that this one continues, newest first."""
@@ -319,36 +306,28 @@ class ShadowRepository:
 
     def find_missing(self, commits: Sequence[str]) -> list[str]:
         """Those of the snapshots that aren't here."""
-        if not (self._folder / "HEAD").exists():
+        if not (self.folder / "HEAD").exists():
             return [*commits]
-        answers = self._run_git_with_input(
-            "cat-file", "--batch-check", text="".join(f"{c}\n" for c in commits)
-        )
+        answers = self._run_git("cat-file", "--batch-check", text="".join(f"{c}\n" for c in commits))
         lines = answers.decode().splitlines()
         return [c for c, line in zip(commits, lines, strict=True) if line.endswith("missing")]
 
     def pack_snapshot(self, commit: str, base: str) -> bytes:
         """Return all objects of a snapshot that `base`, and the repositories that this one borrows from, don't
         have."""
-        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_paths()))
-        return self._run_git_with_input(
-            "pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}"
-        )
+        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_trees()))
+        return self._run_git("pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}")
 
     def add_packs(self, packs: Sequence[bytes]) -> None:
         """Add objects as `pack_of` made them, at once: each call of git takes longer than reading a small pack."""
         self._create_repository()
         count = sum(int.from_bytes(pack[8:12], "big") for pack in packs)
         joined = hashlib.sha1(usedforsecurity=False)
-        with tempfile.TemporaryFile() as file:
-            for part in (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(pack[12:-20] for pack in packs)):
-                joined.update(part)
-                file.write(part)
-            file.write(joined.digest())
-            file.seek(0)
-            with self._start_git("index-pack", "--stdin", stdin=file) as git:
-                assert git.stdout is not None
-                git.stdout.read()
+        parts = (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(memoryview(pack)[12:-20] for pack in packs))
+        for part in parts:
+            joined.update(part)
+        with _hold_data([*parts, joined.digest()]) as file:
+            self._run_git("index-pack", "--stdin", stdin=file)
 
     def copy_snapshots(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
         """Take over those of the snapshots that the other repository has and this one lacks."""
@@ -359,21 +338,21 @@ class ShadowRepository:
     def borrow_objects(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
         self._create_repository()
-        replace_file(self._folder / _ALTERNATES, f"{objects}\n".encode())
-        replace_file(self._folder / _BORROWED, tree.encode())
+        replace_file(self.folder / _ALTERNATES, f"{objects}\n".encode())
+        replace_file(self.folder / _BORROWED, tree.encode())
 
     @property
     def is_borrowing(self) -> bool:
         """Whether it uses objects of another repository, which is there."""
         try:
-            objects = (self._folder / _ALTERNATES).read_text().strip()
+            objects = (self.folder / _ALTERNATES).read_text().strip()
         except FileNotFoundError:
             return False
         return Path(objects).is_dir()
 
-    def _borrowed_paths(self) -> list[str]:
+    def _borrowed_trees(self) -> list[str]:
         try:
-            return [(self._folder / _BORROWED).read_text()]
+            return [(self.folder / _BORROWED).read_text()]
         except FileNotFoundError:
             return []
 
@@ -389,7 +368,7 @@ class ShadowRepository:
         )
         return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
-    def index_entries(self, old: str, new: str) -> str:
+    def format_index_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
         raw = self._run_git("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
@@ -398,36 +377,38 @@ class ShadowRepository:
 
     def pack_loose_objects(self) -> None:
         """Pack loose objects if there are many. Safe against kills and concurrent processes."""
-        one = self._folder / "objects" / "17"  # holds a 256th of them
-        if not (self._folder / "HEAD").exists():
+        one = self.folder / "objects" / "17"  # holds a 256th of them
+        if not (self.folder / "HEAD").exists():
             return
         if len([*one.glob("*")]) > _MOST_LOOSE // 256:
             self._run_git("repack", "-d", "-q")
-        if len([*(self._folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
+        if len([*(self.folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
             self._run_git("repack", "-a", "-d", "-k", "-q")
 
     def _create_repository(self) -> None:
-        if (self._folder / "HEAD").exists():
+        if (self.folder / "HEAD").exists():
             return
-        make_private_directory(self._folder.parent)
-        made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder.parent))
-        with self._start_git("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
-            pass
+        make_private_directory(self.folder.parent)
+        made = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder.parent))
+        self._run_git("init", "--quiet", "--bare", "--template=", str(made))
         try:
-            made.rename(self._folder)
+            made.rename(self.folder)
         except OSError:  # another process was faster
             shutil.rmtree(made)
 
-    def _run_git_with_input(self, *arguments: str, text: str, objects: Path | None = None) -> bytes:
-        with tempfile.TemporaryFile() as asked:
-            asked.write(text.encode())
-            asked.seek(0)
-            with self._start_git(*arguments, stdin=asked, objects=objects) as git:
-                assert git.stdout is not None
-                return git.stdout.read()
-
-    def _run_git(self, *arguments: str, index: Path | None = None) -> bytes:
-        with self._start_git(*arguments, stdin=subprocess.DEVNULL, index=index) as git:
+    def _run_git(
+        self,
+        *arguments: str,
+        text: str = "",
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        objects: Path | None = None,
+        index: Path | None = None,
+    ) -> bytes:
+        """Return what git prints. `text`, or else `stdin`: what it reads. The others: as in `_start_git`."""
+        with (
+            _hold_data([text.encode()]) if text else nullcontext(stdin) as read,
+            self._start_git(*arguments, stdin=read, objects=objects, index=index) as git,
+        ):
             assert git.stdout is not None
             return git.stdout.read()
 
@@ -438,7 +419,7 @@ class ShadowRepository:
         """`objects`, `index`: another repository's, to read."""
         settings = (part for setting in _SETTINGS for part in ("-c", setting))
         command = ("git", *settings, "--literal-pathspecs", *arguments)
-        env = {"PATH": os.environ.get("PATH", os.defpath), "GIT_DIR": str(self._folder), **_ALONE}
+        env = {"PATH": os.environ.get("PATH", os.defpath), "GIT_DIR": str(self.folder), **_ALONE}
         env |= {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)} if objects else {}
         env |= {"GIT_INDEX_FILE": str(index)} if index else {}
         with tempfile.TemporaryFile() as errors:
@@ -467,7 +448,16 @@ class ShadowRepository:
             if git.returncode or broken:
                 errors.seek(0)
                 output = " ".join(errors.read(2000).decode(errors="replace").split())
-                raise SnapshotError(f"git {arguments[0]} failed in {str(self._folder)!r}: {output or broken}")
+                raise SnapshotError(f"git {arguments[0]} failed in {str(self.folder)!r}: {output or broken}")
+
+
+@contextmanager
+def _hold_data(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
+    """Hold data in a file that a program can read from its beginning."""
+    with tempfile.TemporaryFile() as file:
+        file.writelines(parts)
+        file.seek(0)
+        yield file
 
 
 def _import_command(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
@@ -503,7 +493,6 @@ class WorkspaceSnapshots:
     ) -> None:
         """`repository`: another one than the workspace's own."""
         self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
-        self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: WorkspaceTree | None = None
         self._under_way: WorkspaceTree | None = None
@@ -520,18 +509,18 @@ class WorkspaceSnapshots:
             beside = (
                 None
                 if self._tree or self._index_path.exists()
-                else self.repository.find_blob_source(self._workspace.root)
+                else self.repository.find_user_repository_blobs(self._workspace.root)
             )
             try:
-                return self._take_with_source(ref, changed, beside)
+                return self._take_snapshot_with_blobs(ref, changed, beside)
             except SnapshotError:
                 if beside is None:
                     raise
-                return self._take_with_source(
+                return self._take_snapshot_with_blobs(
                     ref, changed, None
                 )  # the other repository is damaged, or was changed meanwhile
 
-    def _take_with_source(self, ref: str, changed: str, beside: BlobSource | None) -> str:
+    def _take_snapshot_with_blobs(self, ref: str, changed: str, beside: BlobSource | None) -> str:
         self._under_way = tree = self._tree or self._load_tree()
         self._tree = None  # invalid if this fails
         layout = b""
@@ -564,7 +553,7 @@ class WorkspaceSnapshots:
 
     @property
     def _index_path(self) -> Path:
-        return self._folder / _INDEX
+        return self.repository.folder / _INDEX
 
     def _load_tree(self) -> WorkspaceTree:
         try:

@@ -12,7 +12,7 @@ from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 from interlock.engine.store import select_rows
 from interlock.state.events import Event
 
@@ -118,7 +118,9 @@ class Stage:
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         rows = self.rows("select * from steps where run = $1 order by seq", outcome.run)
-        return taken_edges(outcome.workflow, run_path(rows, ended=outcome.status != "waiting"))
+        return taken_edges(
+            outcome.workflow, path_of(rows, "running" if outcome.status == "waiting" else "done")
+        )
 
 
 def approve(outcome: Outcome, choice: str = "proceed_once") -> list[Decision]:

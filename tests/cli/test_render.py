@@ -16,11 +16,11 @@ import pytest
 
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import _drive_in_view
-from interlock.cli.render.json_views import JsonView, StreamJsonView
 from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import Paint, escape_controls, strip_terminal_codes
 from interlock.cli.render.pending_requests import request_screen_lines
 from interlock.cli.render.text_view import TextView
+from interlock.cli.render.views import JsonView, StreamJsonView
 from interlock.engine.client import Client, Options, Outcome, Renderer
 from interlock.engine.client.health import examine_and_repair_store
 from interlock.state import events as e

@@ -149,7 +149,7 @@ from pathlib import Path
 from interlock.engine.client import Client, Options
 home, work, script, run = sys.argv[1:]
 options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
-request = Client(options).requests(run)[0].fields
+request = Client(options).waiting_requests(run)[0].fields
 from interlock.engine.client.requests import make_decision, choices_by_key
 Client(options).resume_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
 """

@@ -13,7 +13,7 @@ from langgraph.types import Command
 from interlock.engine.diagrams import graph_edges, mermaid_text
 from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import step_rows, waits
-from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
+from interlock.engine.read.run_path import RunPath, path_of, read_path
 from interlock.engine.store import Store, queries
 from interlock.engine.store.checkpoints import list_due_nodes
 from interlock.engine.store.saver import Saver
@@ -48,7 +48,7 @@ def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:
 def test_edges_are_counted_by_the_tasks_that_took_them(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
-    assert counts(run, run_path(run.rows(), ended=True)) == {
+    assert counts(run, path_of(run.rows(), "done")) == {
         (START, "begin"): 1,
         ("begin", "item.__start__"): 3,
         ("item.__start__", "item.look"): 3,
@@ -66,23 +66,23 @@ def test_a_second_prompt_starts_and_ends_again(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
     run.drive({"rounds": 1, "count": 0})
-    path = run_path(run.rows(), ended=True)
+    path = path_of(run.rows(), "done")
     found = counts(run, path)
     assert found[START, "begin"] == found["join", END] == 2
     assert found["join", "begin"] == 0
-    assert counts(run, run_path(run.rows(), ended=False))["join", END] == 1
+    assert counts(run, path_of(run.rows(), "running"))["join", END] == 1
 
 
 def test_a_parked_run_has_entered_but_not_left_what_waits(tmp_path: Path) -> None:
     run = Run(tmp_path, sample(even=ask))
     run.drive({"rounds": 2, "count": 2})
-    parked = counts(run, run_path(run.rows(), ended=False))
+    parked = counts(run, path_of(run.rows(), "running"))
     assert parked["begin", "item.__start__"] == 2
     assert parked["item.__end__", "join"] == 0
     assert parked["item.look", "item.even"] == 0
     assert parked["item.look", "item.__end__"] == 1
     run.drive(Command(resume="yes"))
-    after = counts(run, run_path(run.rows(), ended=True))
+    after = counts(run, path_of(run.rows(), "done"))
     assert after["item.__end__", "join"] == 2
     assert after["item.look", "item.even"] == after["item.even", "item.__end__"] == 1
 
@@ -110,7 +110,7 @@ def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
     run.drive({"rounds": 1, "count": 0})
     rows: list[dict[str, Any]] = [dict(r) for r in run.rows()]
     again = [{**r, "seq": r["seq"] + len(rows)} for r in rows if r["node"] == "join"]
-    path = run_path([*rows, *again], ended=True)
+    path = path_of([*rows, *again], "done")
     assert path.through((), {("join", END)}).nodes["join"] == 1
     assert counts(run, path)["join", END] == 1
 
@@ -150,7 +150,7 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
-    taken = graph_edges(run.graph, run_path(run.rows(), ended=True))
+    taken = graph_edges(run.graph, path_of(run.rows(), "done"))
     assert taken == {
         ("sample", START, "begin"),
         ("sample", "begin", "join"),
@@ -164,7 +164,7 @@ def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: b
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
     rows = list(reversed(run.rows())) if shuffled else run.rows()
-    text = mermaid_text(extract_diagram(run.graph, 1, run_path(rows, ended=False)))
+    text = mermaid_text(extract_diagram(run.graph, 1, path_of(rows, "running")))
     assert '    item[["item ×3"]]' in text
     assert '    begin ==>|"one each ×3"| item' in text
     assert '    join -->|"over · limit"| __end__' in text

@@ -10,7 +10,7 @@ import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
 from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import run_path
+from interlock.engine.read.run_path import path_of
 
 SERVER = Path(__file__).with_name("odd.py")
 
@@ -77,7 +77,7 @@ class Place:
 
     def path(self, run: str) -> Any:
         """The run's path through the graph."""
-        return run_path(step_rows(self.home, run), ended=True)
+        return path_of(step_rows(self.home, run), "done")
 
     def noted(self) -> list[str]:
         """The server's logged side effects, without its own starts and ends."""

@@ -14,7 +14,8 @@ from prompt_toolkit.output import DummyOutput
 from rich.cells import cell_len
 
 from interlock.cli.session.picker import Picker, Row
-from interlock.cli.session.status import Figures, git_branch, status_line
+from interlock.cli.session.status import Figures, status_line
+from interlock.engine.client.folder_contents import git_branch
 
 ROWS = [Row(f"run {n}", f"number {n}", n) for n in range(200)] + [Row("日本語の実行", "x" * 80, "wide")]
 

@@ -91,7 +91,7 @@ def test_a_margin_never_leads_to_a_wrong_place(
     sent = [margin.replace("N", str(at + off + n)) + line for n, line in enumerate(old, 1)]
     new = margin.replace("N", str(at + off + 1)) + "NEW"
     work = apply_blocks(
-        "f", TextFile("\n".join(lines) + "\n"), parse_blocks(block("\n".join(sent), new, hint))
+        "f", TextFile("\n".join(lines) + "\n"), parse_blocks(block("\n".join(sent), new, hint)), Work()
     )
     if not work.places:
         return
@@ -182,7 +182,7 @@ def test_only_the_place_that_is_meant_is_ever_changed(
     """A unique or hinted place is changed: anything else is refused."""
     old = lines[at % len(lines) :][:count]
     starts = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
-    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)])
+    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)], Work())
     if not work.places:
         assert len(starts) > 1
         return
@@ -205,7 +205,9 @@ def test_a_blank_line_that_the_file_does_not_have_takes_no_other_line_with_it(
     at %= len(lines)
     old = lines[at:][:count]
     search = [*[""] * before, *old, ""]
-    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)])
+    work = apply_blocks(
+        "f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)], Work()
+    )
     if work.places:
         made = [line.lstrip() if line.strip() == "NEW" else line for line in work.final_text.split("\n")]
         assert made == [*lines[:at], "NEW", *lines[at + len(old) :], ""]

@@ -4,6 +4,7 @@ import pytest
 
 from interlock.state.text import diff_stat, find_cut_diff_line
 from interlock.tools.matcher.edit import describe_nearest_text
+from interlock.tools.matcher.windows import Work
 from interlock.tools.text_diff import unified_diff
 
 
@@ -46,4 +47,4 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ],
 )
 def test_a_failed_search_says_what_comes_nearest(text: str, old: str, new: str, expected: str) -> None:
-    assert expected in describe_nearest_text(text, old, new)
+    assert expected in describe_nearest_text(text, old, new, work=Work())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from interlock.tools.file_content import line_number_at
+from interlock.tools.file_content import line_number_at, truncate_line
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
@@ -30,6 +30,8 @@ _FENCE = re.compile(r"```\w*\s*")
 _FORM = "<<<<<<< SEARCH, :start_line:N, -------, the text, =======, the new text, >>>>>>> REPLACE"
 
 
+_QUOTED = 60
+"""Characters of a wrong line quoted in an error."""
 MOST_BLOCKS = 200
 """Each one searches the whole file."""
 
@@ -67,7 +69,8 @@ def parse_blocks(diff: str) -> list[Block]:
             blocks.append(block)
         elif _is_stray_text(lines[at], before=not blocks):
             raise DiffError(
-                f"line {at + 1} ({_quote_shortened(lines[at])}) stands outside of a block; expected {_FORM}"
+                f"line {at + 1} ({truncate_line(lines[at], _QUOTED, '…')!r}) stands outside of a block;"
+                f" expected {_FORM}"
             )
         else:
             at += 1
@@ -107,14 +110,10 @@ def _parse_block_body(lines: list[str], at: int, begin: int, end: str) -> tuple[
         if line.rstrip() == end:
             return tuple(body), number + 1
         if _MARKER.match(line):
-            what = f"line {number + 1} ({_quote_shortened(line)}) is a marker where {end!r} was expected"
+            what = f"line {number + 1} ({truncate_line(line, _QUOTED, '…')!r}) is a marker where {end!r} was expected"
             raise DiffError(f"{what}; if it is text of the file, write a backslash before it")
         body.append(_ESCAPED.sub("", line) if line.startswith("\\") else line)
     raise DiffError(f"the block of line {begin + 1} has no {end!r}")
-
-
-def _quote_shortened(line: str) -> str:
-    return repr(line if len(line) <= 60 else line[:60] + "…")
 
 
 NEAR = 40

@@ -2,13 +2,13 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from interlock.tools.file_content import TextFile, line_number_at, split_lines
+from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
 from interlock.tools.matcher.find import find_exact_match, find_match
-from interlock.tools.matcher.omission import find_omission, omission_message
 from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
 from interlock.tools.text_diff import Comparison
 
@@ -71,10 +71,53 @@ class PlacedEdit:
         return _HOW.get(self.strategy, "")
 
 
+_WHAT = r"(?:code|file|content|contents|implementation|body|method|methods|function|functions|class|logic|lines|text)"
+_PHRASE = (
+    rf"(?:(?:the )?(?:rest|remainder) of (?:(?:the|this|your|our) )?(?:\w+ ){{0,2}}?{_WHAT}"
+    rf"|(?:the )?(?:existing|unchanged|remaining|previous|original|other|same) (?:\w+ )?{_WHAT}"
+    rf"|{_WHAT} (?:remains?|stays?|is|are) (?:unchanged|the same))"
+    r"(?: (?:here|as before|unchanged|remains unchanged|stays the same|omitted))?"
+)
+_KEPT = r"(?:(?:(?:remains?|stays?|is|are|kept) )?(?:unchanged|the same|omitted|as before|as is)|here)"
+_SAME = rf"(?:{_PHRASE}(?: {_KEPT})?|(?:the )?rest {_KEPT}|unchanged|omitted|(?:same )?as before)"
+_DOTS = r"(?:\.(?: ?\.){2,}|⋯)"
+_REST_OF = rf"(?:{_DOTS}\s*)?\(?(?:the )?rest of(?: the)?\s*{_DOTS}\s*{_DOTS}?\)?"
+"""gemini-cli's: no noun, only dots."""
+_MARK = r"(?://+|#+|--|/\*+|\*|<!--|\{/\*|;+|%+|\"{1,3}|REM\b|!)"
+_COMMENT = rf"(?:{_MARK}|\()?"
+_COMMENT_END = r"(?:\*/\}?|-->|\)|\"{3})?"
+_LINE = (
+    rf"^(?:{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS}|{_REST_OF})"
+    rf"|{_MARK}\s*{_DOTS}\s*(?:(?:the )?rest of (?:\w+ ){{0,3}}\w+|\(?{_SAME}\)?)\s*{_DOTS}?"
+    rf"|{_MARK}\s*(?:the )?rest of (?:\w+ ){{1,3}}{_KEPT})\s*{_COMMENT_END}$"
+)
+_BRACKETED = (
+    rf"^{_COMMENT}\s*(?:\[\s*{_REST_OF}\s*\]|\[\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*\]"
+    rf"|<\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*>"
+    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}(?: {_KEPT})?|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*{_COMMENT_END}$"
+)
+"""Plain `[unchanged]` doesn't match: settings files have such section names. Compiling both takes 1 % of a start."""
+_LONGEST_PLACEHOLDER = 120
+"""Maximum characters of a placeholder line; also bounds the regex's work."""
+
+
+def find_omission(text: str, allowed: str) -> str | None:
+    """Return the error for the first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
+    known = {line.strip() for line in allowed.splitlines()}
+    for line in text.splitlines():
+        bare = line.strip()
+        if len(bare) > _LONGEST_PLACEHOLDER or bare in known:
+            continue
+        plain = " ".join(unicodedata.normalize("NFKC", bare).split())
+        if re.match(_LINE, plain, re.IGNORECASE) or re.match(_BRACKETED, plain, re.IGNORECASE):
+            return f"The line {bare!r} stands for omitted text; write out every line of the file."
+    return None
+
+
 def unusable_strings_problem(old: str, new: str) -> EditProblem | None:
     """Return what is wrong with the strings themselves, or None."""
-    if line := find_omission(new, allowed=old):
-        return EditProblem("omission_placeholder", omission_message(line))
+    if omitted := find_omission(new, allowed=old):
+        return EditProblem("omission_placeholder", omitted)
     if old == new:
         return EditProblem("no_change", "old_string and new_string are the same; nothing would change.")
     return None
@@ -98,13 +141,15 @@ def place_edit(
     new: str,
     expected: int | None,
     *,
+    work: Work,
     only_exact: bool = False,
-    work: Work | None = None,
 ) -> PlacedEdit | EditProblem:
     """Return where an edit goes, by the first strategy that finds it; or why it has no place."""
-    work = work or Work()
-    exact = find_exact_match(text, old, new, expected) if only_exact else None
-    found = exact if only_exact else find_match(text, old, new, expected, work=work)
+    found = (
+        find_exact_match(text, old, new, expected)
+        if only_exact
+        else find_match(text, old, new, expected, work=work)
+    )
     if isinstance(found, Match):
         return already_made_problem(display_path, text, found) or PlacedEdit(found.strategy, found.spans)
     if isinstance(found, Miscount):
@@ -139,12 +184,11 @@ def place_corrected_edit(
     new: str,
     expected: int | None,
     *,
+    work: Work,
     whole_lines: bool = False,
-    work: Work | None = None,
 ) -> PlacedEdit | None:
     """Return where an edit goes after the first correction of both strings that yields the expected windows, else
     None."""
-    work = work or Work()
     for correction in CORRECTIONS:
         one, other = correction.correct_both(old, new)
         if not one or one == old:
@@ -167,10 +211,9 @@ def _has_separate_words(text: str, spans: tuple[Span, ...], old: str) -> bool:
 
 
 def place_or_correct_edit(
-    display_path: str, text: str, old: str, new: str, expected: int | None, *, work: Work | None = None
+    display_path: str, text: str, old: str, new: str, expected: int | None, *, work: Work
 ) -> PlacedEdit | EditProblem:
     """Return where an edit goes, by everything that needs no model; or why it has no place."""
-    work = work or Work()
     found = place_edit(display_path, text, old, new, expected, work=work)
     if isinstance(found, EditProblem) and found.code == "no_occurrence":
         return place_corrected_edit(text, old, new, expected, work=work) or found
@@ -303,10 +346,10 @@ def keep_final_newline(file: TextFile, raw: str) -> str:
     return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
 
 
-def describe_nearest_text(text: str, old: str, new: str, work: Work | None = None) -> str:
+def describe_nearest_text(text: str, old: str, new: str, work: Work) -> str:
     """Return a hint for a model that misses its place: the edit was already made, or the most similar lines."""
     try:
-        (work or Work()).spend(len(text))
+        work.spend(len(text))
     except TooMuchWork:
         return "Read the file again."
     if new.strip() and new in text:
@@ -319,7 +362,9 @@ def describe_nearest_text(text: str, old: str, new: str, work: Work | None = Non
         return "Nothing in it is similar; read the file again."
     start, why = found
     shown = lines[start : start + min(len(wanted), _MOST_SHOWN)]
-    return f"{why} at line {start + 1}:\n" + "\n".join(map(_truncate_line, shown))
+    return f"{why} at line {start + 1}:\n" + "\n".join(
+        truncate_line(line, _MOST_COLUMNS, " …") for line in shown
+    )
 
 
 def excerpt_near_similar(text: str, old: str, most: int) -> str:
@@ -337,10 +382,6 @@ def excerpt_near_similar(text: str, old: str, most: int) -> str:
             room -= len(lines[last]) + 1
     shown = "\n".join(lines[first : last + 1])
     return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * most]}"
-
-
-def _truncate_line(line: str) -> str:
-    return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + " …"
 
 
 def _find_same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:

@@ -8,8 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from interlock.tools.matcher.merge import fold_typography, merge_window, normalize_like
-from interlock.tools.matcher.window_edges import fit_exact_replacement, text_before_on_line
+from interlock.tools.matcher.merge import (
+    fit_exact_replacement,
+    fold_typography,
+    merge_window,
+    normalize_like,
+    text_before_on_line,
+)
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
     TOKEN,
@@ -65,8 +70,8 @@ def find_match(
     expected: int | None,
     *,
     whole_lines: bool = False,
+    work: Work,
     nearly: bool = True,
-    work: Work | None = None,
 ) -> Match | Miscount | None:
     """Return where `old` is, by the first strategy that finds it; the last one only with `nearly`. `expected` None:
     every window, at least one. `whole_lines`: no partial lines. An exact match that begins amid an indentation counts
@@ -76,7 +81,6 @@ def find_match(
     if (literal is not None and not amid) or not old.strip():
         return literal
     found = None
-    work = work or Work()
     original, old, new = old, normalize_like(text, old), normalize_like(text, new)
     folded, plain_old = fold_typography(text), fold_typography(old)
     merge, aligned = _make_merger(text, old, new), partial(_align_to_lines, folded, plain_old, whole_lines)

@@ -7,16 +7,11 @@ with the file's indentation and typography (a three-way merge with `old` as its 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from interlock.tools.matcher.window_edges import (
-    drop_leading_blank_lines,
-    keep_lines_separate,
-    text_before_on_line,
-)
 from interlock.tools.matcher.windows import Window, line_indent, next_numbers
 from interlock.tools.text_diff import Comparison
 
@@ -382,29 +377,70 @@ def normalize_like(text: str, piece: str) -> str:
     return piece
 
 
-@dataclass(frozen=True)
-class TypographyUndoer:
-    """Undoes, in new text, typography that the model introduced into `old`."""
-
-    families: str
-    """ASCII characters for which the model made up typographic variants."""
-    kept: str
-    """Typographic characters in the file's own text."""
-
-    def __call__(self, piece: str) -> str:
-        if not self.families or piece.isascii():
-            return piece
-        return "".join(self._undo_char(char) for char in piece)
-
-    def _undo_char(self, char: str) -> str:
-        plain = _TO_PLAIN.get(char)
-        return plain if plain and plain in self.families and char not in self.kept else char
-
-
-def make_typography_undoer(old: str, window: str) -> TypographyUndoer:
-    """Return an undoer built from the differences between `old` and the `window` of the file it matches."""
+def make_typography_undoer(old: str, window: str) -> Callable[[str], str]:
+    """Return a function that undoes, in new text, the typography by which `old` differs from the `window` of the file
+    it matches; typographic characters of the file's own text stay."""
     made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
     if made_up & {"'", '"'}:
         made_up |= {"'", '"'}
-    kept = "".join(char for char in set(window) if char in _TO_PLAIN)
-    return TypographyUndoer("".join(made_up), kept)
+    table = {ord(char): plain for char, plain in _TO_PLAIN.items() if plain in made_up and char not in window}
+    return lambda piece: piece.translate(table)
+
+
+def text_before_on_line(text: str, place: int) -> str:
+    """Return what stands before a place on its line."""
+    return text[text.rfind("\n", 0, place) + 1 : place]
+
+
+def fit_exact_replacement(text: str, window: Window, old: str, new: str) -> str:
+    """Return `new` for a window that is exactly `old`, without the indentation that stands before it already."""
+    blanks = text_before_on_line(text, window.start)
+    behind = new.removeprefix(blanks)
+    if blanks and not line_indent(old) and line_indent(new) == blanks and behind.strip() and behind != old:
+        new = behind
+    return keep_lines_separate(text, window, old, new, new)
+
+
+def keep_lines_separate(text: str, window: Window, old: str, new: str, made: str) -> str:
+    """Return `made` with the line break that the window has at an end and `new` lacks, where lines would run into each
+    other; not if that is all the edit does, and not behind a blank, with which `new` goes on."""
+    ours = text[window.start : window.end]
+    if not made.strip() or new.strip() == old.strip():
+        return made
+    first = line_indent(made)
+    if (
+        ours.startswith("\n")
+        and first
+        and first == line_indent(ours[1:])
+        and text_before_on_line(text, window.start)
+    ):
+        made = "\n" + made
+    if ours.endswith("\n") and not made[-1].isspace() and text[window.end : window.end + 1] not in ("", "\n"):
+        made += "\n"
+    return made
+
+
+def drop_leading_blank_lines(lines: list[str], most: int) -> list[str]:
+    """Return lines without up to `most` blank ones at the beginning; one line stays."""
+    while most and len(lines) > 1 and not lines[0].strip():
+        lines, most = lines[1:], most - 1
+    return lines
+
+
+def first_indent(text: str) -> str:
+    """Return the indentation of the first line that isn't blank."""
+    return line_indent(next((line for line in text.split("\n") if line.strip()), ""))
+
+
+def reindent_to_place(text: str, place: str, base: str, new: str) -> str:
+    """`new`, written for a text that `base` indents, with the indentation of `place`, which stands in `text` once."""
+    at = text.find(place)
+    blanks = text_before_on_line(text, at) if at >= 0 and not place.startswith("\n") else ""
+    there = blanks + first_indent(place)
+    if text.count(place) != 1 or blanks.strip() or base == there or (not base and first_indent(new) == there):
+        return new
+    moved = [
+        there + line[len(base) :] if line.strip() and line.startswith(base) else line
+        for line in new.split("\n")
+    ]
+    return "\n".join(moved).removeprefix(blanks)

@@ -7,18 +7,16 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from interlock.engine.client import Client, Options, Outcome, Renderer, api_rows, fleet, threads
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.program_drive import ProgramCall, drive_call
 from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
+from interlock.state.events import Event, MessageEvent
 from interlock.web.api.event_protocol import to_protocol_events
 from interlock.web.api.payloads import dump_json, to_json_types
 from interlock.web.api.prompt_dialect import answer_schema, request_payload
-
-if TYPE_CHECKING:
-    from interlock.state.events import Event
 
 _CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
 
@@ -31,7 +29,6 @@ class Recorder:
     def __init__(self, call: ProgramCall, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
         self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
-        self._metadata = call.metadata
         self.failed: Exception | None = None
         self._lock = threading.Lock()
         self._file = stream_file(options.home, call.row.id).open("ab", buffering=0)
@@ -65,33 +62,34 @@ class Recorder:
         """Write a part of the stream, if it was asked for; return what a node wrote to it."""
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
-        wanted = self._modes
-        shown_ = self._shape_data(data, given)
         if mode == "messages":
             self._write_message(place, data)
-        elif mode == "debug" and mode in wanted:
-            self.write(f"debug{place}", self._debug_payload(data) if data["type"] == "checkpoint" else data)
-        elif mode == "checkpoints" and mode in wanted:
-            self.write(f"checkpoints{place}", self._checkpoint_payload(data))
-        elif mode in wanted:
-            self.write(f"{mode}{place}", shown_)
+        elif mode in self._modes:
+            self.write(f"{mode}{place}", self._part_payload(mode, data, given))
         return [data] if mode == "custom" else []
+
+    def _part_payload(self, mode: str, data: Any, given: Any) -> Any:
+        if mode == "checkpoints":
+            return self._checkpoint_payload(data)
+        if mode == "debug":
+            return self._debug_payload(data) if data["type"] == "checkpoint" else data
+        return self._shape_data(data, given)
 
     def _write_message(self, place: str, data: Any) -> None:
         message: Any = data[0]
-        about = {**data[1], "thread_id": self._call.row.thread}
+        about, name = {**data[1], "thread_id": self._call.row.thread}, str(message.id)
         if "messages-tuple" in self._modes:
             self.write(f"messages{place}", [message, about])
             return
         from langchain_core.messages import BaseMessageChunk, message_chunk_to_message
 
-        if str(message.id) in self._said:
-            self._said[str(message.id)] += message
+        if name in self._said:
+            self._said[name] += message
         else:
-            self._said[str(message.id)] = message
+            self._said[name] = message
             self.write("messages/metadata", {message.id: {"metadata": about}})
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
-        self.write(f"messages/{kind}", [message_chunk_to_message(self._said[str(message.id)])])
+        self.write(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
 
     def _shape_data(self, data: Any, given: Any) -> Any:
         return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._interrupt_json)
@@ -107,14 +105,14 @@ class Recorder:
         return {**data, "payload": {**payload, **places, "tasks": tasks}}
 
     def _task_payload(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """A task, with the place of the graph inside as `checkpoint`."""
+        """Return a task, with the place of the graph inside as `checkpoint`."""
         made = {**task}
         if made.get("state"):
             made["checkpoint"] = checkpoint_address(self._with_thread_id(made.pop("state")))
         return made
 
     def _with_thread_id(self, config: Any) -> Any:
-        """A config with the thread as programs name it."""
+        """Return a config with the thread as programs name it."""
         return (
             {"configurable": {**config["configurable"], "thread_id": self._call.row.thread}}
             if config
@@ -124,23 +122,15 @@ class Recorder:
     def _interrupt_json(self, interrupt: Any) -> dict[str, Any]:
         return interrupt_json(self._options, self._run, interrupt, with_schema=True)
 
-    def write_workflow_event(self, event: "Event", /) -> None:
+    def write_workflow_event(self, event: Event, /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
         if self._kwargs["protocol"]:
             return
-        if (
-            event.type == "message"
-            and "messages-tuple" in self._modes
-            and cast("Any", event).role == "assistant"
-        ):
-            content, delta = cast("Any", event).content, cast("Any", event).delta
-            chunk = {
-                "type": "AIMessageChunk",
-                "content": content,
-                "id": f"{self._call.row.id}-{self._message}",
-            }
-            if delta:
-                self.write("messages", [chunk, {"langgraph_node": "turn", **self._metadata}])
+        if isinstance(event, MessageEvent) and event.role == "assistant" and "messages-tuple" in self._modes:
+            name = f"{self._call.row.id}-{self._message}"
+            chunk = {"type": "AIMessageChunk", "content": event.content, "id": name}
+            if event.delta:
+                self.write("messages", [chunk, {"langgraph_node": "turn", **self._call.metadata}])
             else:
                 self._message += 1
         elif "custom" in self._modes:
@@ -170,7 +160,7 @@ def interrupt_json(
 
 
 def checkpoint_address(config: Any) -> dict[str, Any] | None:
-    """A checkpoint as programs name it."""
+    """Return a checkpoint as programs name it."""
     if not config:
         return None
     where = config["configurable"]
@@ -220,13 +210,9 @@ async def drive_and_record(
             if wait.seconds is None:
                 recorder.fail(InterlockError(wait.why))
         elif outcome.status == "failed":
-            recorder.fail(
-                recorder.failed or InterlockError((outcome.error or {}).get("message", "It failed."))
-            )
+            recorder.fail(InterlockError((outcome.error or {}).get("message", "It failed.")))
     except Exception as error:
-        recorder.fail(
-            recorder.failed or (error if isinstance(error, InterlockError) else as_bug_error(error))
-        )
+        recorder.fail(error if isinstance(error, InterlockError) else as_bug_error(error))
         raise
     finally:
         api_rows.change(
@@ -241,6 +227,6 @@ def _drive_status(outcome: Outcome) -> str:
 
 
 def _error_fields(error: Exception | None) -> dict[str, str] | None:
-    """An error by the name that clients of LangGraph know."""
+    """Return an error by the name that clients of LangGraph know."""
     name = "RuntimeError" if type(error) is RunError else type(error).__name__
     return {"error": name, "message": str(error)} if error else None

@@ -21,16 +21,8 @@ PATIENCE_S = 30.0
 """A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
 
 
-class Line(NamedTuple):
-    """One event of a drive's stream."""
-
-    number: int
-    event: str
-    data: bytes
-
-
 class Piece(NamedTuple):
-    """A part of one event, which may be larger than what is held for a reader."""
+    """A part of one event of a drive's stream, which may be larger than what is held for a reader."""
 
     number: int
     event: str
@@ -78,7 +70,7 @@ async def follow_pieces(
 
 
 def _seek_last_event(file: BinaryIO) -> int:
-    """How many events a file has; leaves it after the last whole one, or at its start if there is only one."""
+    """Return how many events a file has; leaves it after the last whole one, or at its start if there is only one."""
     found = place = end = 0
     while data := file.read(_READ_BYTES):
         if (last := data.rfind(b"\n")) >= 0:
@@ -88,8 +80,8 @@ def _seek_last_event(file: BinaryIO) -> int:
     return found
 
 
-async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | None]:
-    """Events as a whole."""
+async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Piece | None]:
+    """Events as a whole, each in one piece."""
     held: list[bytes] = []
     async for piece in found:
         if piece is None:
@@ -97,7 +89,7 @@ async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line
             continue
         held.append(piece.data)
         if piece.last:
-            yield Line(piece.number, piece.event, b"".join(held))
+            yield piece._replace(data=b"".join(held), first=True)
             held = []
 
 
@@ -127,9 +119,9 @@ async def encode_sse(
 
 
 def read_last_event_id(request: Request) -> tuple[int, bool]:
-    """The number after which a reader goes on, and whether it wants only what is still to come."""
+    """Return the number after which a reader goes on, and whether it wants only what is still to come."""
     given = request.headers.get("last-event-id", "")
-    if given == "-1" or given == "-":
+    if given in ("-1", "-"):
         return -1, False
     return (int(given), False) if given.isdecimal() else (-1, True)
 
@@ -172,19 +164,19 @@ class EventStreamResponse(StreamingResponse):
                 await self._gone()
 
 
-async def read_final_values(found: AsyncIterator[Line | None]) -> Any:
+async def read_final_values(found: AsyncIterator[Piece | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
     failed: Any = None
     asking: Any = None
     asked: dict[str, Any] = {}
     async for line in found:
-        if line is None:
+        if line is None or line.event not in ("error", "values", "updates"):
             continue
+        data = json.loads(line.data)
         if line.event == "error":
-            failed = {"__error__": json.loads(line.data)}
-        data = json.loads(line.data) if line.event in ("values", "updates") else None
-        if data and data.get("__interrupt__"):
+            failed = {"__error__": data}
+        elif data and data.get("__interrupt__"):
             asked |= {one["id"]: one for one in data["__interrupt__"]}
             asking = data
         if line.event == "values":

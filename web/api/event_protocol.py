@@ -54,14 +54,14 @@ def _field_of(data: Any, name: str) -> Any:
 
 
 def strip_interrupts(data: Any) -> Any:
-    """A state without what waits in it."""
+    """Return a state without what waits in it."""
     if not isinstance(data, dict):
         return data
     return {key: value for key, value in cast("dict[str, Any]", data).items() if key != "__interrupt__"}
 
 
 def _strip_empty_message_fields(data: Any) -> Any:
-    """A state with its messages, which are without what is empty in them."""
+    """Return a state with its messages, which are without what is empty in them."""
     if isinstance(data, list):
         return [_strip_empty_message_fields(one) for one in cast("list[Any]", data)]
     if not isinstance(data, dict):
@@ -95,7 +95,7 @@ def input_requested_event(interrupt: Mapping[str, Any], namespace: Sequence[str]
 
 
 def is_subscribed(given: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
-    """Whether a subscription (channels, namespaces, depth, since) wants a numbered event."""
+    """Return whether a subscription (channels, namespaces, depth, since) wants a numbered event."""
     method, params, since = one["method"], one["params"], given.get("since")
     if isinstance(since, int) and not isinstance(since, bool) and one["seq"] <= since:
         return False

@@ -28,17 +28,17 @@ class NotFoundError(RefusedError):
 
 
 def thread_id_of_run(run: str) -> str:
-    """The thread that a run is for programs, unless one of them named it."""
+    """Return the thread that a run is for programs, unless one of them named it."""
     return str(uuid5(_RUNS, run))
 
 
 def assistant_id_of_workflow(workflow: str) -> str:
-    """The assistant that a workflow is."""
+    """Return the assistant that a workflow is."""
     return str(uuid5(_GRAPHS, workflow))
 
 
 def parse_uuid(text: object, what: str, status: int = 422) -> str:
-    """A UUID in its usual form. Raises `RefusedError`."""
+    """Return a UUID in its usual form. Raises `RefusedError`."""
     try:
         return str(UUID(str(text)))
     except ValueError:
@@ -46,7 +46,7 @@ def parse_uuid(text: object, what: str, status: int = 422) -> str:
 
 
 def iso_time(at: float) -> str:
-    """Unix time, as programs read it."""
+    """Return a Unix time as programs read it."""
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
@@ -59,7 +59,7 @@ def dump_json(value: Any) -> bytes:
 
 
 def to_json_types(value: Any) -> Any:
-    """A value as plain JSON types."""
+    """Return a value as plain JSON types."""
     return orjson.loads(dump_json(value))
 
 
@@ -86,22 +86,20 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(dump_json(value), status, headers, "application/json")
 
 
-def paginate(
-    given: Mapping[str, Any], found: list[Any], most: int = 1000
-) -> tuple[list[Any], dict[str, str]]:
-    """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = read_limit(given, 10, most), read_whole_number(given, "offset", 0)
+def paginate(given: Mapping[str, Any], found: list[Any]) -> tuple[list[Any], dict[str, str]]:
+    """Return the rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
+    limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
     return found[offset : offset + limit], pagination_headers(limit, offset, len(found))
 
 
 def pagination_headers(limit: int, offset: int, total: int) -> dict[str, str]:
-    """The header that says how many rows there are, and where more begin."""
+    """Return the header that says how many rows there are, and where more begin."""
     more = {"x-pagination-next": str(offset + limit)} if offset + limit < total else {}
     return {"x-pagination-total": str(total), **more}
 
 
 def read_limit(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
-    """How many rows were asked for. Raises `RefusedError`."""
+    """Return how many rows were asked for. Raises `RefusedError`."""
     limit = read_whole_number(given, "limit", default)
     if not 1 <= limit <= most:
         raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
@@ -109,7 +107,7 @@ def read_limit(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
 
 
 def read_whole_number(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> int:
-    """A whole number. Raises `RefusedError`."""
+    """Return a whole number. Raises `RefusedError`."""
     value = given.get(name)
     value = default if value in (None, "") else value
     if isinstance(value, str) and value.removeprefix("-").isdecimal():
@@ -120,7 +118,7 @@ def read_whole_number(given: Mapping[str, Any], name: str, default: int, least: 
 
 
 def read_object(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A JSON object in another; empty: there is none. Raises `RefusedError`."""
+    """Return a JSON object in another; empty: there is none. Raises `RefusedError`."""
     found: Any = given.get(name)
     if found is not None and not isinstance(found, dict):
         raise RefusedError(422, f"`{name}` must be a JSON object, not {found!r}.")
@@ -128,7 +126,7 @@ def read_object(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def read_strings(given: Mapping[str, Any], name: str) -> list[str]:
-    """A list of texts, or one; empty: there is none. Raises `RefusedError`."""
+    """Return a list of texts, or one; empty: there is none. Raises `RefusedError`."""
     found: Any = given.get(name) or []
     several = cast("list[Any]", [found] if isinstance(found, str) else found)
     if not isinstance(found, list | str) or not all(isinstance(one, str) for one in several):
@@ -137,7 +135,7 @@ def read_strings(given: Mapping[str, Any], name: str) -> list[str]:
 
 
 def check_allowed_values(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises `RefusedError` for a field that is none of the values that it may have; a list holds some."""
+    """Raise `RefusedError` for a field that is none of the values that it may have; a list holds some."""
     for name, expected in choices.items():
         found: Any = given.get(name, expected[0])
         several = cast("list[Any]", found) if isinstance(found, list) else [found]
@@ -148,7 +146,7 @@ def check_allowed_values(given: Mapping[str, Any], choices: Mapping[str, tuple[s
 
 
 def read_selected_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> frozenset[str]:
-    """The fields that are wanted of each row; empty: all. Raises `RefusedError`."""
+    """Return the fields that are wanted of each row; empty: all. Raises `RefusedError`."""
     if isinstance(given.get("select"), str):
         raise RefusedError(422, "`select` must be a list of strings.")
     check_allowed_values({"select": read_strings(given, "select")}, {"select": known})
@@ -160,7 +158,7 @@ def select_fields(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]
 
 
 def value_at_path(value: Any, path: str) -> Any:
-    """What stands at a path such as `values.messages[-1].content`; None: nothing."""
+    """Return what stands at a path such as `values.messages[-1].content`; None: nothing."""
     for key, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
         if place:
             held = cast("list[Any]", value) if isinstance(value, list) else []
@@ -171,7 +169,7 @@ def value_at_path(value: Any, path: str) -> Any:
 
 
 def matches_filter(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
-    """Whether all that is wanted is there, also deeper in it."""
+    """Return whether all that is wanted is there, also deeper in it."""
     for key, value in (wanted or {}).items():
         if key not in (there or {}):
             return False

@@ -12,14 +12,12 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from interlock.engine.client import api_rows, threads
-from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
 from interlock.web.api.drive_recorder import stream_file
 from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object
 from interlock.web.api.runs import Runs
-from interlock.web.api.threads import BUSY
 from interlock.web.endpoints import RefusedError, check_role, forbid_user_code, read_body
 from interlock.web.roles import Person, required_role
 
@@ -41,15 +39,13 @@ class ProtocolCommands:
         try:
             given = await read_body(request)
         except RefusedError as error:
-            return json_response(
-                {"type": "error", "id": None, "error": "invalid_argument", "message": str(error)}, 400
-            )
+            return json_response(error_json(None, CommandError("invalid_argument", str(error))), 400)
         name, method = given.get("id"), given.get("method")
         if not isinstance(name, int) or not isinstance(method, str):
-            text = "Protocol commands must include an integer id and string method."
-            return json_response(
-                {"type": "error", "id": name, "error": "invalid_argument", "message": text}, 400
+            wrong = CommandError(
+                "invalid_argument", "Protocol commands must include an integer id and string method."
             )
+            return json_response(error_json(name, wrong), 400)
         return json_response(
             await self.execute_command(request.path_params["thread"], given, request.state.person)
         )
@@ -60,17 +56,13 @@ class ProtocolCommands:
         """Do what a command says; returns its response. Raises `RefusedError` (403) for a role that may not."""
         name = given["id"]
         try:
-            params = {
-                **read_object(given, "params"),
-                **({"metadata": given["metadata"]} if "metadata" in given else {}),
-            }
+            params = read_object(given, "params")
+            params |= {"metadata": given["metadata"]} if "metadata" in given else {}
             found = await self._dispatch(thread_id, given["method"], params, person)
-        except RefusedError as error:
-            if error.status == 403:
-                raise
-            return {"type": "error", "id": name, **error_fields(error)}
         except InterlockError as error:
-            return {"type": "error", "id": name, "error": "unknown_error", "message": str(error)}
+            if isinstance(error, RefusedError) and error.status == 403:
+                raise
+            return error_json(name, error)
         return {"type": "success", "id": name, "result": found, "meta": _META}
 
     async def _dispatch(
@@ -102,10 +94,10 @@ class ProtocolCommands:
         waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
-        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, protocol=True)).id}
+        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: Served, params: Mapping[str, Any], person: Person
+        self, thread: api_rows.Served, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -117,12 +109,9 @@ class ProtocolCommands:
                 break
             await asyncio.sleep(_LOOK_S)
         thread = self.about.find_thread(thread.id)
-        waits = (
-            {one.interrupt for one in threads.list_waiting(self.about.options, thread.run)}
-            if thread.run
-            else {*()}
-        )
-        if unknown := [name for name in answers if name not in waits]:
+        waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
+        known = {one.interrupt for one in waits}
+        if unknown := [name for name in answers if name not in known]:
             raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
         drives = self.about.list_drives(thread.id)
         if not drives:
@@ -133,7 +122,7 @@ class ProtocolCommands:
             "assistant_id": drives[0].body["assistant_id"],
             "command": {"resume": answers, **more},
         }
-        await self.lanes.enqueue_drive(given, thread, person, protocol=True)
+        await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)
         return {}
 
     async def stream_events(self, request: Request) -> Response:
@@ -176,11 +165,13 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive(self, drive: api_rows.Served) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
-        found = drive_streams.follow_pieces(self.home, drive.id, lambda: self.lanes.is_unfinished(drive.id))
+        found = drive_streams.follow_pieces(
+            self.home, drive.id, lambda: self.lanes.is_drive_unfinished(drive.id)
+        )
         async for line in drive_streams.join_pieces(found):
             if line is None:
                 yield None
@@ -194,10 +185,9 @@ class ProtocolCommands:
                     )
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
-        now = api_rows.served(self.home, "drive", drive.id)
-        while now and now.body["status"] in BUSY:
+        while self.lanes.is_drive_unfinished(drive.id):
             await asyncio.sleep(_LOOK_S)
-            now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if asks and not failed:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")
@@ -213,13 +203,14 @@ class CommandError(RefusedError):
         self.code = code
 
 
-def error_fields(error: RefusedError) -> dict[str, str]:
+def error_json(command: object, error: InterlockError) -> dict[str, Any]:
+    """Return the answer to a command that failed; `command`: its id."""
     code = error.code if isinstance(error, CommandError) else "unknown_error"
-    return {"error": code, "message": str(error)}
+    return {"type": "error", "id": command, "error": code, "message": str(error)}
 
 
 def channels_problem(found: object) -> str:
-    """What is wrong with the channels of a subscription; empty: nothing."""
+    """Return what is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(found, list) or not found:
         return "channels is required and must be a non-empty array"
     channels = cast("list[Any]", found)
@@ -240,42 +231,29 @@ _DRIVE_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-class ProtocolSockets:
-    def __init__(self, commands: ProtocolCommands, visitors: AppAuth | None) -> None:
-        self._commands, self._visitors = commands, visitors
-
-    async def serve_socket(self, socket: WebSocket) -> None:
-        """Until the client is gone, or takes nothing for too long."""
-        commands = self._commands
-        try:
-            thread = parse_uuid(socket.path_params["thread"], "thread")
-        except RefusedError as error:
-            await socket.close(1008, str(error))
-            return
-        try:
-            VISIBILITY.set(
-                await authorize_thread_action(
-                    self._visitors, socket.state.person, "read", {"thread_id": thread}
-                )
-            )
-            if self._visitors:
-                commands.about.find_thread(thread)
-        except RefusedError as error:
-            await socket.close(1008, str(error))
-            return
-        forbid_user_code(socket.state.person)
-        await socket.accept()
-        talk = _SocketSession(commands, socket, thread, socket.state.person, self._visitors)
-        telling = asyncio.ensure_future(talk.send_events())
-        listening = asyncio.ensure_future(talk.receive_commands())
-        await asyncio.wait((telling, listening), return_when=asyncio.FIRST_COMPLETED)
-        for task in (telling, listening):
-            task.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect):
-                try:
-                    await task
-                except TimeoutError:
-                    socket.state.cut()
+async def serve_socket(commands: ProtocolCommands, visitors: AppAuth | None, socket: WebSocket) -> None:
+    """Until the client is gone, or takes nothing for too long."""
+    person: Person = socket.state.person
+    try:
+        thread = parse_uuid(socket.path_params["thread"], "thread")
+        VISIBILITY.set(await authorize_thread_action(visitors, person, "read", {"thread_id": thread}))
+        if visitors:
+            commands.about.find_thread(thread)
+    except RefusedError as error:
+        await socket.close(1008, str(error))
+        return
+    forbid_user_code(person)
+    await socket.accept()
+    talk = _SocketSession(commands, socket, thread, person, visitors)
+    tasks = [asyncio.ensure_future(work) for work in (talk.send_events(), talk.receive_commands())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect):
+            try:
+                await task
+            except TimeoutError:
+                socket.state.cut()
 
 
 class _SocketSession:
@@ -322,11 +300,14 @@ class _SocketSession:
                 await self._answer_command(given)
                 continue
             message = "Protocol commands must be JSON with an integer id and string method."
-            await self._send_error(given.get("id"), CommandError("invalid_argument", message))
+            await self._send_answer(error_json(given.get("id"), CommandError("invalid_argument", message)))
 
-    async def _send_error(self, name: object, error: RefusedError) -> None:
+    async def _send_answer(self, data: Mapping[str, Any]) -> None:
         async with self._lock:
-            await self._send({"type": "error", "id": name, **error_fields(error)})
+            await self._send(data)
+
+    async def _send_success(self, name: int, result: Mapping[str, Any]) -> None:
+        await self._send_answer({"type": "success", "id": name, "result": result, "meta": _META})
 
     async def _answer_command(self, given: dict[str, Any]) -> None:
         method: str = given["method"]
@@ -349,19 +330,15 @@ class _SocketSession:
                     await authorize_thread_action(self._visitors, self._person, "create_run", value)
                 )
                 given |= {"metadata": value["metadata"]} if value["metadata"] else {}
-                made = await self._commands.execute_command(self._thread, given, self._person)
-                async with self._lock:
-                    await self._send(made)
+                await self._send_answer(
+                    await self._commands.execute_command(self._thread, given, self._person)
+                )
         except RefusedError as error:
-            await self._send_error(given["id"], error)
+            await self._send_answer(error_json(given["id"], error))
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._send_error(given["id"], RefusedError(500, str(as_bug_error(error))))
-
-    async def _send_success(self, name: int, result: Mapping[str, Any]) -> None:
-        async with self._lock:
-            await self._send({"type": "success", "id": name, "result": result, "meta": _META})
+            await self._send_answer(error_json(given["id"], as_bug_error(error)))
 
     async def _add_subscription(self, name: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""

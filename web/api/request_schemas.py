@@ -13,7 +13,7 @@ _Schema = Mapping[str, Any]
 
 
 def _named_schema(words: str, **schema: Any) -> _Schema:
-    """A JSON schema, with the words that finish “… must be”."""
+    """Return a JSON schema, with the words that finish “… must be”."""
     return {"title": words, **schema}
 
 
@@ -207,7 +207,7 @@ _WHY = {"assistant_id": ": the id of an assistant, or a workflow's name"}
 def validate_body_before(
     answer: Callable[[Request], Awaitable[Any]], kind: str
 ) -> Callable[[Request], Awaitable[Any]]:
-    """An endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
+    """Return an endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
     if kind == "-":
         return answer
 
@@ -230,15 +230,9 @@ def _validate_fields(kind: str, given: Mapping[str, Any]) -> None:
     fields, needed = _BODIES[kind]
     if missing := [name for name in needed if name not in given]:
         raise RefusedError(422, f"{missing[0]} is required{_WHY.get(missing[0], '')}.")
-    for name, error in _invalid_fields(kind, given):
-        raise RefusedError(422, f"`{name}` must be {fields[name]['title']}, not {error!r}.")
-
-
-def _invalid_fields(kind: str, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Each field that doesn't fit, with its value."""
-    found = _schema_validator(kind).iter_errors(given)
-    names: list[str] = sorted({str(error.absolute_path[0]) for error in found})
-    return [(name, given[name]) for name in names]
+    if wrong := [str(error.absolute_path[0]) for error in _schema_validator(kind).iter_errors(given)]:
+        name = min(wrong)
+        raise RefusedError(422, f"`{name}` must be {fields[name]['title']}, not {given[name]!r}.")
 
 
 @cache

@@ -15,7 +15,7 @@ from interlock.web.api.app_auth import AppAuth, authorize_before
 from interlock.web.api.assistants import Assistants
 from interlock.web.api.drive_queues import DriveQueues
 from interlock.web.api.payloads import json_response
-from interlock.web.api.protocol_commands import ProtocolCommands, ProtocolSockets
+from interlock.web.api.protocol_commands import ProtocolCommands, serve_socket
 from interlock.web.api.request_schemas import validate_body_before
 from interlock.web.api.runs import Runs
 from interlock.web.api.store_items import StoreItems
@@ -84,7 +84,7 @@ POST   /store/namespaces                        view   items.list_namespaces    
 def build_api_routes(
     client: Client, app: Any = None, visitors: AppAuth | None = None
 ) -> tuple[list[BaseRoute], Callable[[], None]]:
-    """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
+    """Return the API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
 
     `app`: what a langgraph.json asks of a server (`ListedApp`); it may close some. `visitors`: lets programs in
     instead of tokens.
@@ -102,9 +102,7 @@ def build_api_routes(
         "commands": commands,
         "items": StoreItems(client),
     }
-    socket = WebSocketRoute(
-        "/threads/{thread}/stream/events", ProtocolSockets(commands, visitors).serve_socket
-    )
+    socket = WebSocketRoute("/threads/{thread}/stream/events", partial(serve_socket, commands, visitors))
     made = build_routes(TABLE, owners, wrap=partial(_wrap_handler, visitors=visitors))
     closed = tuple(path for name, path in _CLOSED.items() if app and app.http.get(name))
     return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume_earlier

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -11,12 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.engine.client import api_rows
-from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError
 from interlock.web.api import drive_streams
 from interlock.web.api.app_auth import is_visible, ownership_fields
 from interlock.web.api.drive_queues import DriveQueues
-from interlock.web.api.drive_recorder import stream_file
 from interlock.web.api.payloads import (
     NotFoundError,
     check_allowed_values,
@@ -37,12 +36,12 @@ from interlock.web.rate_limits import LOOK_S
 
 class Runs:
     def __init__(self, lanes: DriveQueues) -> None:
-        self.lanes, self.about = lanes, lanes.about
+        self.lanes, self.about = lanes, lanes.threads
         self._client, self._home = lanes.client, lanes.home
         self._others: set[asyncio.Task[None]] = set()
 
-    def run_json(self, one: Served) -> dict[str, Any]:
-        """A drive as programs read it."""
+    def run_json(self, one: api_rows.Served) -> dict[str, Any]:
+        """Return a drive as programs read it."""
         hidden = ("protocol", "graph_id", "checkpoint")
         kwargs = {key: value for key, value in one.body["kwargs"].items() if key not in hidden}
         return {
@@ -54,17 +53,15 @@ class Runs:
             "updated_at": iso_time(one.body.get("updated", one.at)),
         }
 
-    def run_from_path(self, request: Request) -> Served:
-        parse_uuid(request.path_params["thread"], "thread")
-        return self._find_drive(request.path_params["thread"], request.path_params["run"])
-
-    def _find_drive(self, thread: str, name: str) -> Served:
-        found = api_rows.served(self._home, "drive", parse_uuid(name, "run"))
+    def run_from_path(self, request: Request) -> api_rows.Served:
+        """Return the drive that the address names. Raises `RefusedError`."""
+        parse_uuid(thread := request.path_params["thread"], "thread")
+        found = api_rows.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
         if found is None or found.thread != thread or not self._is_drive_visible(found):
             raise NotFoundError("Run not found")
         return found
 
-    def _is_drive_visible(self, drive: Served) -> bool:
+    def _is_drive_visible(self, drive: api_rows.Served) -> bool:
         thread = api_rows.served(self._home, "thread", drive.thread)
         return thread is None or is_visible("threads", thread)
 
@@ -78,48 +75,42 @@ class Runs:
 
     # The routes
 
-    async def _enqueue_from_request(self, request: Request) -> tuple[Served, dict[str, Any], Served]:
+    async def _enqueue_from_request(
+        self, request: Request
+    ) -> tuple[api_rows.Served, dict[str, Any], api_rows.Served]:
         given = await read_body(request)
         thread = self.thread_for_drive(request.path_params.get("thread"), given)
         return thread, given, await self.lanes.enqueue_drive(given, thread, request.state.person)
 
-    def thread_for_drive(self, name: str | None, given: Mapping[str, Any]) -> Served:
-        """The thread that a drive is for; without a name, one for it alone. A new one has no row yet.
+    def thread_for_drive(self, name: str | None, given: Mapping[str, Any]) -> api_rows.Served:
+        """Return the thread that a drive is for; without a name, one for it alone. A new one has no row yet.
 
         Raises `RefusedError`.
         """
         if name is None:
             if read_object(given, "command").get("resume") is not None:
                 raise RefusedError(400, "You must provide a thread_id when resuming.")
-            lasts = given.get("on_completion") == "keep"
-            kept: dict[str, Any] = {
-                "metadata": read_object(given, "metadata"),
-                "temporary": not lasts,
-                **ownership_fields(),
-            }
-            return Served(str(uuid4()), "", "", kept, time.time())
+            temporary: dict[str, Any] = {"temporary": given.get("on_completion") != "keep"}
+            return _unsaved_thread(str(uuid4()), given, temporary)
         try:
             return self.about.find_thread(name)
         except NotFoundError:
-            if given.get("if_not_exists") != "create":
-                raise
-            if api_rows.served(self._home, "thread", parse_uuid(name, "thread")):  # somebody else's
-                raise
-            kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
-            return Served(parse_uuid(name, "thread"), "", "", kept, time.time())
+            thread = parse_uuid(name, "thread")
+            if given.get("if_not_exists") != "create" or api_rows.served(self._home, "thread", thread):
+                raise  # also if it is somebody else's
+            return _unsaved_thread(thread, given, {})
 
     async def create_run(self, request: Request) -> Response:
         thread, _given, made = await self._enqueue_from_request(request)
         self._schedule_removal(thread, made)
-        place = _run_url(made) if request.path_params.get("thread") else f"/runs/{made.id}"
-        return json_response(self.run_json(made), headers={"content-location": place})
+        return json_response(self.run_json(made), headers={"content-location": _made_run_url(request, made)})
 
     async def create_batch(self, request: Request) -> Response:
         given = getattr(request.state, "batch", None) or await read_list_body(request)
-        found: list[Any] = []
+        found = list[Any]()
         wanted = [(self.thread_for_drive(None, one), one) for one in given]
         for thread, one in wanted:
-            await self.lanes.build_drive_row(one, thread, request.state.person)
+            await self.lanes.build_drive_row_and_delay(one, thread, request.state.person)
         for thread, one in wanted:
             made = await self.lanes.enqueue_drive(one, thread, request.state.person)
             self._schedule_removal(thread, made)
@@ -127,23 +118,26 @@ class Runs:
         return json_response(found)
 
     def _follow_drive(
-        self, made: Served, after: int = -1, live: bool = False
+        self, made: api_rows.Served, after: int = -1, live: bool = False
     ) -> AsyncIterator[drive_streams.Piece | None]:
         return drive_streams.follow_pieces(
-            self._home, made.id, lambda: self.lanes.is_unfinished(made.id), after, live
+            self._home, made.id, lambda: self.lanes.is_drive_unfinished(made.id), after, live
         )
 
     async def create_and_stream(self, request: Request) -> Response:
         thread, given, made = await self._enqueue_from_request(request)
-        place = _run_url(made) if request.path_params.get("thread") else f"/runs/{made.id}"
+        place = _made_run_url(request, made)
         headers = {"location": f"{place}/stream", "content-location": place}
         self._schedule_removal(thread, made)
         found = drive_streams.encode_sse(
             self._follow_drive(made), frozenset(), bool(given.get("stream_resumable"))
         )
-        stops = given.get("on_disconnect") == "cancel"
-        gone = (lambda: self.lanes.stop_drive(made, why=_LEFT)) if stops else None
+        gone = self._stop_if_left(made, given.get("on_disconnect") == "cancel")
         return drive_streams.EventStreamResponse(found, headers, gone)
+
+    def _stop_if_left(self, one: api_rows.Served, stops: bool) -> Callable[[], Awaitable[None]] | None:
+        """Return what stops a drive when its reader is gone, if that `stops` it."""
+        return partial(self.lanes.stop_drive, one, why=_LEFT) if stops else None
 
     async def create_and_wait(self, request: Request) -> Response:
         thread, given, made = await self._enqueue_from_request(request)
@@ -155,43 +149,41 @@ class Runs:
 
         return self._waiting_response(found(), made, given.get("on_disconnect") == "cancel")
 
-    def _waiting_response(self, work: Any, one: Served, stops: bool) -> Response:
-        gone = (lambda: self.lanes.stop_drive(one, why=_LEFT)) if stops else None
-        return drive_streams.EventStreamResponse(
-            drive_streams.send_spaces_until_done(work),
-            _location_headers(one, "join"),
-            gone,
-            "application/json",
-        )
+    def _waiting_response(self, work: Any, one: api_rows.Served, stops: bool) -> Response:
+        found, headers = drive_streams.send_spaces_until_done(work), _location_headers(one, "join")
+        gone = self._stop_if_left(one, stops)
+        return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
-    async def _await_drive_result(self, one: Served) -> Any:
+    async def _await_drive_result(self, one: api_rows.Served) -> Any:
         found = await drive_streams.read_final_values(drive_streams.join_pieces(self._follow_drive(one)))
         return await self._read_thread_values(one) if found is None else found
 
-    async def _read_thread_values(self, one: Served) -> Any:
+    async def _read_thread_values(self, one: api_rows.Served) -> Any:
         thread = self.about.find_thread(one.thread)
-        found = await asyncio.to_thread(self.about.thread_json, thread, self.about.runs_by_id(thread))
+        found = await asyncio.to_thread(self.about.thread_json, thread)
         asked = [item for items in read_object(found, "interrupts").values() for item in items]
         return {"__interrupt__": asked} if asked else read_object(found, "values")
 
-    def _schedule_removal(self, thread: Served, made: Served) -> None:
+    def _schedule_removal(self, thread: api_rows.Served, made: api_rows.Served) -> None:
         if thread.body.get("temporary"):
-            work = asyncio.ensure_future(self._remove_temporary(thread, made))
-            self._others.add(work)
-            work.add_done_callback(self._others.discard)
+            self._run_in_background(self._remove_temporary(thread, made))
 
-    async def _remove_temporary(self, thread: Served, made: Served) -> None:
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def _remove_temporary(self, thread: api_rows.Served, made: api_rows.Served) -> None:
         """Remove what a run without a thread leaves."""
         if not thread.body.get("temporary"):
             return
-        while self.lanes.is_unfinished(made.id) or self.lanes.is_process_alive(made.id):
+        while self.lanes.is_drive_unfinished(made.id) or self.lanes.is_drive_process_alive(made.id):
             await asyncio.sleep(0.1)
         run = (api_rows.served(self._home, "drive", made.id) or made).run
         if run and self._client.find_exact_run(run):
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove_run, run)
-        stream_file(self._home, made.id).unlink(missing_ok=True)
-        api_rows.unserve(self._home, "drive", made.id)
+        self.about.remove_drive(made)
         api_rows.unserve(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
@@ -214,8 +206,7 @@ class Runs:
         one = self.run_from_path(request)
         if one.body["status"] in BUSY:
             await self.lanes.stop_drive(one)
-        api_rows.unserve(self._home, "drive", one.id)
-        stream_file(self._home, one.id).unlink(missing_ok=True)
+        self.about.remove_drive(one)
         return Response(status_code=204)
 
     async def join_run(self, request: Request) -> Response:
@@ -240,15 +231,11 @@ class Runs:
         found = drive_streams.encode_sse(
             self._follow_drive(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
         )
-        gone = (
-            (lambda: self.lanes.stop_drive(one, why=_LEFT))
-            if given.get("cancel_on_disconnect") == "true"
-            else None
-        )
+        gone = self._stop_if_left(one, given.get("cancel_on_disconnect") == "true")
         return drive_streams.EventStreamResponse(found, _location_headers(one, "stream"), gone)
 
     async def stream_thread(self, request: Request) -> Response:
-        """The events of all drives of a thread, and changes of its state, from now on."""
+        """Return the events of all drives of a thread, and changes of its state, from now on."""
         modes = frozenset(
             request.query_params.get("stream_modes", _THREAD_MODES[0]).replace(" ", "").split(",")
         )
@@ -260,7 +247,7 @@ class Runs:
             self._follow_thread(self.about.find_thread(request.path_params["thread"]), modes)
         )
 
-    async def _follow_thread(self, thread: Served, modes: frozenset[str]) -> AsyncIterator[bytes]:
+    async def _follow_thread(self, thread: api_rows.Served, modes: frozenset[str]) -> AsyncIterator[bytes]:
         seen = {one.id for one in self.about.list_drives(thread.id) if one.body["status"] not in BUSY}
         silent, of_runs = 0.0, frozenset[str]() if "run_modes" in modes else frozenset({"metadata"})
         while True:
@@ -273,9 +260,8 @@ class Runs:
                     if modes & {"run_modes", "lifecycle"}:
                         yield piece
                 if modes & {"run_modes", "lifecycle"}:
-                    yield drive_streams.format_sse(
-                        "metadata", dump_json({"status": "run_done", "run_id": one.id})
-                    )
+                    done = dump_json({"status": "run_done", "run_id": one.id})
+                    yield drive_streams.format_sse("metadata", done)
             now = api_rows.served(self._home, "thread", thread.id) or thread
             if now.body.get("updates") != thread.body.get("updates") and "state_update" in modes:
                 state = await asyncio.to_thread(self.about.read_state_json, now)
@@ -301,9 +287,7 @@ class Runs:
         if given.get("wait") in ("1", "true"):
             await work
             return json_response({}, headers=_location_headers(one, "join"))
-        ending = asyncio.ensure_future(work)
-        self._others.add(ending)
-        ending.add_done_callback(self._others.discard)
+        self._run_in_background(work)
         return Response(status_code=202)
 
     async def cancel_runs(self, request: Request) -> Response:
@@ -348,16 +332,26 @@ _LEFT = "client disconnected from the run stream (on_disconnect=cancel)"
 """Why a drive stops, in words that programs read."""
 
 
-def _run_url(one: Served) -> str:
+def _unsaved_thread(name: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> api_rows.Served:
+    kept = {"metadata": read_object(given, "metadata"), **more, **ownership_fields()}
+    return api_rows.Served(name, "", "", kept, time.time())
+
+
+def _run_url(one: api_rows.Served) -> str:
     return f"/threads/{one.thread}/runs/{one.id}"
 
 
-def _location_headers(one: Served, way: str) -> dict[str, str]:
-    """The headers of an answer about a drive; `way`: how it can be had again."""
+def _made_run_url(request: Request, made: api_rows.Served) -> str:
+    """Return the address of a run that a request made; without its thread if the request names none."""
+    return _run_url(made) if request.path_params.get("thread") else f"/runs/{made.id}"
+
+
+def _location_headers(one: api_rows.Served, way: str) -> dict[str, str]:
+    """Return the headers of an answer about a drive; `way`: how it can be had again."""
     return {"location": f"{_run_url(one)}/{way}", "content-location": _run_url(one)}
 
 
 def _missing_run_headers(request: Request) -> dict[str, str]:
-    """The same, of a run that isn't there."""
+    """Return the headers of an answer about a run that isn't there."""
     at = request.url.path
     return {"location": at, "content-location": at.rpartition("/")[0]}

@@ -87,7 +87,7 @@ def _item_json(item: Any) -> dict[str, Any]:
 
 
 def _namespace_problem(namespace: Any) -> str:
-    """What is wrong with a namespace; empty: nothing."""
+    """Return what is wrong with a namespace; empty: nothing."""
     if not isinstance(namespace, list) or not namespace:
         return "Namespace is required: a list of strings."
     if any(not isinstance(one, str) or not one or "." in one for one in cast("list[Any]", namespace)):

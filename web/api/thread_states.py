@@ -29,7 +29,7 @@ class ThreadStates:
         """Thread → its latest values, as of a look: looking changes no row."""
 
     def latest_values(self, thread: Served, row: RunRow, status: str) -> dict[str, Any]:
-        """Values and interrupts as they were when a drive last ended."""
+        """Return values and interrupts as they were when a drive last ended."""
         latest = self.recorded_values(thread)
         if status == "busy":
             latest = latest or {"values": None, "interrupts": None}
@@ -40,12 +40,12 @@ class ThreadStates:
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
     def recorded_values(self, thread: Served) -> dict[str, Any]:
-        """Values and interrupts that were noted last; empty: none were."""
+        """Return values and interrupts that were noted last; empty: none were."""
         noted, seen = read_object(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
 
     def read_resting_values(self, thread: Served, row: RunRow) -> dict[str, Any]:
-        """Values and interrupts now; those before, if the types of the graph refuse the state."""
+        """Return values and interrupts now; those before, if the types of the graph refuse the state."""
         try:
             values, interrupts = self._read_current_values(row)
         except (ValueError, TypeError):
@@ -77,7 +77,7 @@ class ThreadStates:
     def _snapshot_json(
         self, thread: Served, row: RunRow, found: threads.OpenedGraph, snapshot: Any
     ) -> dict[str, Any]:
-        """A snapshot as programs read it."""
+        """Return a snapshot as programs read it."""
         tasks = [self._task_json(thread, row, found, task) for task in snapshot.tasks]
         at, before = (
             _existing_checkpoint_address(one, thread) for one in (snapshot.config, snapshot.parent_config)

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, RunRow, api_rows, threads
-from interlock.engine.client.api_rows import Served
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_runs, is_visible, ownership_fields
 from interlock.web.api.drive_recorder import stream_file
@@ -64,20 +63,20 @@ class Threads:
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def runs_by_id(self, *threads: Served) -> dict[str, RunRow]:
-        """The runs of threads, by their ids."""
+    def runs_by_id(self, *threads: api_rows.Served) -> dict[str, RunRow]:
+        """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
-    def _thread_of_run(self, row: RunRow) -> Served:
+    def _thread_of_run(self, row: RunRow) -> api_rows.Served:
         about = {
             "graph_id": row.workflow,
             "assistant_id": assistant_id_of_workflow(row.workflow),
             "title": row.title,
         }
-        return Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
+        return api_rows.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find_thread(self, name: object) -> Served:
-        """Raises `RefusedError`."""
+    def find_thread(self, name: object) -> api_rows.Served:
+        """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(name, "thread")
         found = api_rows.served(self.home, "thread", thread)
         if found and is_visible("threads", found):
@@ -87,18 +86,26 @@ class Threads:
             return made
         raise NotFoundError(f"Thread {thread} not found")
 
-    def ensure_thread_row(self, thread: Served) -> None:
+    def ensure_thread_row(self, thread: api_rows.Served) -> None:
         """Give a run's thread a row of its own, where it has none."""
         if api_rows.served(self.home, "thread", thread.id) is None:
             api_rows.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def list_drives(self, thread: str) -> list[Served]:
+    def list_drives(self, thread: str) -> list[api_rows.Served]:
         return api_rows.all_served(self.home, "drive", thread=thread)
 
+    def remove_drive(self, one: api_rows.Served) -> None:
+        """Remove a drive's row and its stream."""
+        api_rows.unserve(self.home, "drive", one.id)
+        stream_file(self.home, one.id).unlink(missing_ok=True)
+
     def thread_status(
-        self, thread: Served, row: RunRow | None, every: Mapping[str, list[Served]] | None = None
+        self,
+        thread: api_rows.Served,
+        row: RunRow | None,
+        every: Mapping[str, list[api_rows.Served]] | None = None,
     ) -> str:
-        """`every`: the drives of all threads."""
+        """Return the status of a thread. `every`: the drives of all threads, if the caller has them."""
         found = self.list_drives(thread.id) if every is None else every.get(thread.id, [])
         drives = _drop_unbegun(found)
         if any(one.body["status"] in BUSY for one in drives):
@@ -113,32 +120,30 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def thread_json(
-        self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str] = frozenset()
-    ) -> dict[str, Any]:
-        """A thread as programs read it; `fields`: only these."""
-        found = self._build_thread_json(thread, rows, not fields or bool(fields & {"values", "interrupts"}))
-        return select_fields(found, fields)
+    def thread_json(self, thread: api_rows.Served) -> dict[str, Any]:
+        """Return a thread as programs read it."""
+        return self._build_thread_json(thread, self._run_row(thread), with_state=True)
 
     def _listed_thread_json(
-        self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str]
+        self, thread: api_rows.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
-        """As `shown`; without values if its folder or its workflow is gone, which hides no other thread."""
+        """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
+        other thread."""
+        row, with_state = rows.get(thread.run), not fields or bool(fields & {"values", "interrupts"})
         try:
-            return self.thread_json(thread, rows, fields)
+            found = self._build_thread_json(thread, row, with_state)
         except InterlockError:
-            return select_fields(self._build_thread_json(thread, rows, with_state=False), fields)
+            found = self._build_thread_json(thread, row, with_state=False)
+        return select_fields(found, fields)
 
     def _build_thread_json(
-        self, thread: Served, rows: Mapping[str, RunRow], with_state: bool
+        self, thread: api_rows.Served, row: RunRow | None, with_state: bool
     ) -> dict[str, Any]:
-        row = rows.get(thread.run)
         status = self.thread_status(thread, row)
-        made = iso_time(thread.at)
         changed = iso_time(_updated_at(thread, row))
         found: dict[str, Any] = {
             "thread_id": thread.id,
-            "created_at": made,
+            "created_at": iso_time(thread.at),
             "updated_at": changed,
             "state_updated_at": changed,
             "metadata": read_object(thread.body, "metadata"),
@@ -158,11 +163,13 @@ class Threads:
         state = self._states.latest_values(thread, row, status) if row and with_state else {}
         error = drives[0].body.get("error") if drives else row and row.error
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
-        is_shown = is_shown and not _is_newest_unbegun(every)
-        error, is_shown = (taken_back["error"], True) if taken_back else (error, is_shown)
-        return {**found, **state, "error": error if is_shown else None}
+        if taken_back:
+            error = taken_back["error"]
+        elif not is_shown or _is_newest_unbegun(every):
+            error = None
+        return {**found, **state, "error": error}
 
-    def record_latest_values(self, thread: Served) -> None:
+    def record_latest_values(self, thread: api_rows.Served) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._run_row(thread):
             self.ensure_thread_row(thread)
@@ -177,36 +184,30 @@ class Threads:
         name = (
             parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
         )
-        if api_rows.served(self.home, "thread", name) or self._is_run_thread(name):
+        if api_rows.served(self.home, "thread", name) or self._find_run_of_thread(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
-            return json_response(self.thread_json(there := self.find_thread(name), self.runs_by_id(there)))
+            return json_response(self.thread_json(self.find_thread(name)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
-        return json_response(self.thread_json(api_rows.serve(self.home, "thread", name, kept), {}))
-
-    def _is_run_thread(self, thread: str) -> bool:
-        return self._find_run_of_thread(thread) is not None
+        return json_response(self.thread_json(api_rows.serve(self.home, "thread", name, kept)))
 
     def _find_run_of_thread(self, thread: str) -> RunRow | None:
-        """The run that is this thread without that a program named it."""
+        """Return the run that is this thread without that a program named it."""
         if thread not in self._runs:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
             self._runs |= {thread_id_of_run(run): run for run in new}
         return self.client.find_exact_run(self._runs[thread]) if thread in self._runs else None
 
-    async def get_thread(self, request: Request) -> Response:
-        found = self.find_thread(request.path_params["thread"])
-        return json_response(await asyncio.to_thread(self.thread_json, found, self.runs_by_id(found)))
+    def get_thread(self, request: Request) -> Response:
+        return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
-    def _matching_threads(self, given: Mapping[str, Any]) -> list[Served]:
-        """The threads that programs made, as far as they are asked for."""
-        names, values = (
-            {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")},
-            read_object(given, "values"),
-        )
+    def _matching_threads(self, given: Mapping[str, Any]) -> list[api_rows.Served]:
+        """Return the threads that programs made, as far as they are asked for."""
+        names = {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")}
+        values = read_object(given, "values")
         found = [
             one
             for one in api_rows.all_served(self.home, "thread")
@@ -220,17 +221,17 @@ class Threads:
             found = [one for one in found if statuses[one.id] == status]
         return found
 
-    def _statuses_by_id(self, found: Sequence[Served]) -> dict[str, str]:
-        """The status of each of these threads, by its id."""
+    def _statuses_by_id(self, found: Sequence[api_rows.Served]) -> dict[str, str]:
+        """Return the status of each of these threads, by its id."""
         if not found:
             return {}
-        rows, every = self.runs_by_id(*found), dict[str, list[Served]]()
+        rows, every = self.runs_by_id(*found), dict[str, list[api_rows.Served]]()
         for one in api_rows.all_served(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in found}
 
     def _build_run_filter(self, given: Mapping[str, Any]) -> threads.Wanted | None:
-        """Which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
+        """Return which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
         if not can_see_runs():
             return None
         metadata: dict[str, Any] = {**read_object(given, "metadata")}
@@ -265,14 +266,14 @@ class Threads:
 
     def _search_page(
         self, given: Mapping[str, Any]
-    ) -> tuple[list[Served], dict[str, RunRow], dict[str, str]]:
-        """The threads of one page, their runs, and the header that says where more begin."""
+    ) -> tuple[list[api_rows.Served], dict[str, RunRow], dict[str, str]]:
+        """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract(given)
         limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
         by = given.get("sort_by", "updated_at")
         newest = given.get("sort_order") != "asc" or "sort_by" not in given
         made, wanted = self._matching_threads(given), self._build_run_filter(given)
-        total = len(made) + (threads.count_roots(self.home, wanted) if wanted else 0)
+        total = len(made) + self._count_runs(wanted)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
         keyed = self._threads_with_sort_keys(made, by)
@@ -283,14 +284,16 @@ class Threads:
         names = (one if isinstance(one, str) else one.run for one in page)
         rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
         chosen = [
-            one if isinstance(one, Served) else self._thread_of_run(rows[one])
+            one if isinstance(one, api_rows.Served) else self._thread_of_run(rows[one])
             for one in page
-            if isinstance(one, Served) or one in rows
+            if isinstance(one, api_rows.Served) or one in rows
         ]
         return chosen, rows, pagination_headers(limit, offset, total)
 
-    def _threads_with_sort_keys(self, made: Sequence[Served], by: str) -> "list[tuple[Any, Served | str]]":
-        """Each of these threads with what it is sorted by."""
+    def _threads_with_sort_keys(
+        self, made: Sequence[api_rows.Served], by: str
+    ) -> "list[tuple[Any, api_rows.Served | str]]":
+        """Return each of these threads with what it is sorted by."""
         if by == "status":
             statuses = self._statuses_by_id(made)
             return [(statuses[one.id], one) for one in reversed(made)]  # of equals the oldest first, as there
@@ -302,8 +305,8 @@ class Threads:
 
     def _runs_with_sort_keys(
         self, wanted: threads.Wanted, by: str, newest: bool, limit: int, offset: int
-    ) -> "list[tuple[Any, Served | str]]":
-        """Runs in their order, each with what it is sorted by."""
+    ) -> "list[tuple[Any, api_rows.Served | str]]":
+        """Return runs in their order, each with what it is sorted by."""
 
         def listed(wanted: threads.Wanted, limit: int, offset: int) -> list[tuple[Any, str]]:
             time = "created" if by == "created_at" else "updated"
@@ -319,42 +322,34 @@ class Threads:
             return [(status, run) for status, which in each for _, run in listed(which, limit, offset)]
         return [*listed(wanted, limit, offset)]
 
-    async def search_threads(self, request: Request) -> Response:
-        given = await read_body(request)
+    def search_threads(self, request: Request) -> Response:
+        given = request.state.given
         fields = frozenset(read_strings(given, "select"))
-
-        def found() -> tuple[list[dict[str, Any]], dict[str, str]]:
-            chosen, rows, headers = self._search_page(given)
-            if not (wanted := read_object(given, "extract")):
-                return [self._listed_thread_json(one, rows, fields) for one in chosen], headers
-            whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
-            extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
-            pairs = zip(whole, extracted, strict=True)
-            return [{**select_fields(one, fields), "extracted": more} for one, more in pairs], headers
-
-        shown, headers = await asyncio.to_thread(found)
+        chosen, rows, headers = self._search_page(given)
+        if not (wanted := read_object(given, "extract")):
+            shown = [self._listed_thread_json(one, rows, fields) for one in chosen]
+            return json_response(shown, headers=headers)
+        whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
+        extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
+        pairs = zip(whole, extracted, strict=True)
+        shown = [{**select_fields(one, fields), "extracted": more} for one, more in pairs]
         return json_response(shown, headers=headers)
 
-    async def count_threads(self, request: Request) -> Response:
-        given = await read_body(request)
+    def count_threads(self, request: Request) -> Response:
+        given = request.state.given
+        _check_extract(given)
+        made, wanted = self._matching_threads(given), self._build_run_filter(given)
+        return json_response(len(made) + self._count_runs(wanted))
 
-        def counted() -> int:
-            _check_extract(given)
-            wanted = self._build_run_filter(given)
-            return len(self._matching_threads(given)) + (
-                threads.count_roots(self.home, wanted) if wanted else 0
-            )
-
-        return json_response(await asyncio.to_thread(counted))
+    def _count_runs(self, wanted: threads.Wanted | None) -> int:
+        return threads.count_roots(self.home, wanted) if wanted else 0
 
     async def update_thread(self, request: Request) -> Response:
         found, given = self.find_thread(request.path_params["thread"]), await read_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
         api_rows.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
-        return json_response(
-            await asyncio.to_thread(self.thread_json, self.find_thread(found.id), self.runs_by_id(found))
-        )
+        return json_response(await asyncio.to_thread(self.thread_json, self.find_thread(found.id)))
 
     async def delete_thread(self, request: Request) -> Response:
         await self._remove_thread(self.find_thread(request.path_params["thread"]))
@@ -366,7 +361,7 @@ class Threads:
             raise RefusedError(
                 422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
             )
-        found: list[Served] = []
+        found: list[api_rows.Served] = []
         for thread in read_strings(given, "thread_ids"):
             with suppress(NotFoundError):
                 found.append(self.find_thread(thread))
@@ -379,12 +374,11 @@ class Threads:
         for one in self._matching_threads({"metadata": metadata}):
             await self._remove_thread(one)
 
-    async def _remove_thread(self, found: Served) -> None:
+    async def _remove_thread(self, found: api_rows.Served) -> None:
         if self._run_row(found):
             await asyncio.to_thread(self.client.remove_run, found.run)
         for one in self.list_drives(found.id):
-            api_rows.unserve(self.home, "drive", one.id)
-            stream_file(self.home, one.id).unlink(missing_ok=True)
+            self.remove_drive(one)
         api_rows.unserve(self.home, "thread", found.id)
 
     async def copy_thread(self, request: Request) -> Response:
@@ -398,54 +392,41 @@ class Threads:
             run = (await asyncio.to_thread(lambda: self.client.fork_run(found.run, in_place=True))).run
         kept = {"metadata": read_object(found.body, "metadata"), "copied": True, **ownership_fields()}
         made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
-        return json_response(await asyncio.to_thread(self.thread_json, made, self.runs_by_id(made)))
+        return json_response(await asyncio.to_thread(self.thread_json, made))
 
-    def _run_row(self, thread: Served) -> RunRow | None:
+    def _run_row(self, thread: api_rows.Served) -> RunRow | None:
         return self.client.find_exact_run(thread.run) if thread.run else None
 
-    async def get_state(self, request: Request) -> Response:
-        asked_for = request.query_params
-        at = {"checkpoint_id": request.path_params.get("checkpoint")}
-        return await self._state_response(request, at, asked_for.get("subgraphs") == "true")
+    def get_state(self, request: Request) -> Response:
+        thread, at = self.find_thread(request.path_params["thread"]), request.path_params.get("checkpoint")
+        subgraphs = request.query_params.get("subgraphs") == "true"
+        return json_response(self.read_state_json(thread, {"checkpoint_id": at}, subgraphs))
 
-    async def get_checkpoint_state(self, request: Request) -> Response:
-        given = await read_body(request)
-        return await self._state_response(
-            request, read_object(given, "checkpoint"), bool(given.get("subgraphs"))
-        )
-
-    async def _state_response(self, request: Request, at: Mapping[str, Any], subgraphs: bool) -> Response:
-        thread = self.find_thread(request.path_params["thread"])
-        return json_response(await asyncio.to_thread(self.read_state_json, thread, at, subgraphs))
+    def get_checkpoint_state(self, request: Request) -> Response:
+        thread, given = self.find_thread(request.path_params["thread"]), request.state.given
+        at = read_object(given, "checkpoint")
+        return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
     def read_state_json(
-        self, thread: Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
+        self, thread: api_rows.Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         return self._states.read_state_json(thread, self._run_row(thread), at, subgraphs)
 
-    async def get_history(self, request: Request) -> Response:
-        given: Mapping[str, Any] = (
-            await read_body(request) if request.method == "POST" else request.query_params
-        )
-        thread, limit = (
-            self.find_thread(request.path_params["thread"]),
-            read_whole_number(given, "limit", 1, least=-1_000),
-        )
+    def get_history(self, request: Request) -> Response:
+        is_post = request.method == "POST"
+        given: Mapping[str, Any] = request.state.given if is_post else request.query_params
+        thread = self.find_thread(request.path_params["thread"])
+        limit = read_whole_number(given, "limit", 1, least=-1_000)
         if limit > 0:
             read_limit(given, 1, 1_000_000)
         if (row := self._run_row(thread)) is None or limit <= 0:
             return json_response([])
-        named = given.get("before") if request.method == "GET" else None
+        named = None if is_post else given.get("before")
         before = {"checkpoint_id": named} if named else read_object(given, "before")
         before = read_object(before, "configurable") or before
-        at, metadata = (
-            (read_object(given, "checkpoint"), read_object(given, "metadata"))
-            if request.method == "POST"
-            else ({}, {})
-        )
-        read = self._states.read_history
-        return json_response(await asyncio.to_thread(read, thread, row, limit, before, at, metadata))
+        at, metadata = (read_object(given, name) if is_post else {} for name in ("checkpoint", "metadata"))
+        return json_response(self._states.read_history(thread, row, limit, before, at, metadata))
 
     async def update_state(self, request: Request) -> Response:
         thread, given = self.find_thread(request.path_params["thread"]), await read_body(request)
@@ -473,17 +454,17 @@ class Threads:
         )
 
 
-def _is_newest_unbegun(drives: Sequence[Served]) -> bool:
-    """Whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
+def _is_newest_unbegun(drives: Sequence[api_rows.Served]) -> bool:
+    """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _drop_unbegun(drives: Sequence[Served]) -> list[Served]:
+def _drop_unbegun(drives: Sequence[api_rows.Served]) -> list[api_rows.Served]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 
 
-def _updated_at(thread: Served, row: RunRow | None) -> float:
+def _updated_at(thread: api_rows.Served, row: RunRow | None) -> float:
     return max(thread.body.get("updated", thread.at), row.updated if row else 0)
 
 
@@ -491,7 +472,7 @@ _EXTRACTED = ("config", "interrupts", "metadata", "values")
 
 
 def _check_extract(given: Mapping[str, Any]) -> None:
-    """Raises `RefusedError`."""
+    """Raise `RefusedError` for a path that can't be extracted."""
     for name, path in read_object(given, "extract").items():
         if not name.isidentifier() or name in THREAD_FIELDS:
             raise RefusedError(422, f"`extract`: {name!r} is no name of letters, digits and underscores.")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from interlock.nodes.edit_target import edit_error, excerpt_around
+from interlock.nodes.edit import edit_error, excerpt_around
 from interlock.nodes.helper_model import parse_json_as
 from interlock.state.edit import FixAnswer, TargetAnswer
 

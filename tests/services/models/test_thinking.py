@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 from local_server import Local, delta
 
-from interlock.services.models.ends import finish_reason_in, interpret_finish_reason
-from interlock.services.models.langchain import to_langchain_message
+from interlock.services.models.langchain import (
+    finish_reason_in,
+    interpret_finish_reason,
+    to_langchain_message,
+)
 from interlock.services.models.thinking import ThoughtCollector, ThoughtTags
 from interlock.state.errors import ModelError
 from interlock.state.messages import Message, Opaque, ToolCall, ToolDeclaration

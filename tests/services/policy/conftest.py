@@ -8,8 +8,7 @@ import pytest
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
-from interlock.services.policy.rule_files import load_rules
-from interlock.services.policy.rule_schema import RuleProblem
+from interlock.services.policy.rule_files import RuleProblem, load_rules
 from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
