@@ -78,7 +78,7 @@ class RateLimits:
 
     def has_turn(self, run: str) -> bool:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and QueuedTurn(self._home, run).stands()
+        return self._counts and QueuedTurn(self._home, run).is_waiting_or_driven()
 
     async def release(self, run: str) -> None:
         """Let whoever waits go on."""
