@@ -24,9 +24,9 @@ from interlock.web.endpoints import (
     check_role,
     error_response,
     first_path_part,
-    is_shell_path,
-    read_body,
-    read_list_body,
+    is_page_shell_path,
+    read_json_body,
+    read_json_list_body,
 )
 from interlock.web.roles import Person
 
@@ -276,12 +276,12 @@ def authorize_before(
         elif request.url.path == "/runs/batch":
             request.state.batch = [
                 await _authorize_request_body(request, app_auth, "threads", "create_run", one)
-                for one in await read_list_body(request)
+                for one in await read_json_list_body(request)
             ]
         else:
             given = dict[str, Any](request.query_params)
             if request.method in ("POST", "PUT", "PATCH", "DELETE"):
-                given = await read_body(request) if await request.body() else {}
+                given = await read_json_body(request) if await request.body() else {}
             request.state.given = await _authorize_request_body(request, app_auth, resource, action, given)
         return await handler(request)
 
@@ -340,7 +340,7 @@ class AppRoutes(BaseRoute):
         self._app, self._app_auth = app, app_auth
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        is_theirs = scope["type"] in ("http", "websocket") and not is_shell_path(scope["path"])
+        is_theirs = scope["type"] in ("http", "websocket") and not is_page_shell_path(scope["path"])
         found = is_theirs and has_route(self._app, scope)
         return (Match.FULL, {}) if found else (Match.NONE, {})
 
