@@ -42,8 +42,8 @@ from interlock.state.settings import FleetSettings
 __all__ = [
     "UNKEPT",
     "Checkout",
-    "check_out",
-    "clone_folder",
+    "check_out_run_files",
+    "configured_clone_folder",
     "load_fleet_settings",
     "read_stored_commits",
     "require_repository",
@@ -72,7 +72,7 @@ class Checkout:
     snapshot: str
     """The snapshot that the files are as; empty: they are as the run left them, or as the repository has them."""
 
-    def placed(self, run: str, conn: Connection) -> None:
+    def record_place(self, run: str, conn: Connection) -> None:
         """Inside a transaction of the run's driver: the files are here. Raises `BusyError` if they changed since."""
         now = place_of(conn, run)
         if now == Place(str(self.folder), self.options["at"]):
@@ -91,7 +91,7 @@ def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     ).loaded_settings.settings.fleet
 
 
-def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
+def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
     """Bring a run's files to this host, in a folder of their own; None: they aren't of a repository.
 
     Raises `RunError` if that fails.
@@ -118,7 +118,7 @@ def _prepare_checkout(
 ) -> Checkout:
     make_private_directory(workspaces)
     workspaces = workspaces.resolve()
-    remove_leftovers(workspaces)
+    remove_unfinished_clones(workspaces)
     repository, settings = _parse_repository(options), load_fleet_settings(os.environ)
     mirror, folder = Mirror.for_repository(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
@@ -128,7 +128,7 @@ def _prepare_checkout(
         folder, commit, snapshot = Path(before.folder), options["commit"], ""
     else:
         commit = mirror.fetch_commit(options.get("commit", ""))
-        _fill_folder(home, mirror, commit, folder, snapshot)
+        _make_clone_folder(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if before.at not in ("", at, NOWHERE):
         now["moved_from"] = left_places(options, before.at)
@@ -147,17 +147,17 @@ def _parse_repository(options: Mapping[str, str]) -> Repository:
     return found
 
 
-def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
+def _make_clone_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
     """Make the folder anew: a kill on the way leaves none with this name."""
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
     make_private_directory(made)
     try:
-        mirror.check_out(commit, made)
+        mirror.clone_commit_into(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of_commit(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -168,7 +168,7 @@ def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot
         raise
 
 
-def remove_leftovers(workspaces: Path) -> None:
+def remove_unfinished_clones(workspaces: Path) -> None:
     """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
     for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
         pid = made.suffix[1:]
@@ -195,6 +195,6 @@ def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> No
     set_parent_snapshot(kept, snapshot)
 
 
-def clone_folder(env: Mapping[str, str]) -> Path | None:
+def configured_clone_folder(env: Mapping[str, str]) -> Path | None:
     """Return the folder that this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

@@ -35,7 +35,9 @@ def worker(args: Args) -> None:
     if args.workspaces:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
-    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+    isolated = setup.describe_isolation(
+        os.environ, sandbox_all=args.sandbox, takes_clones=bool(args.workspaces)
+    )
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")

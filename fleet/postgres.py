@@ -14,7 +14,7 @@ from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
 from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
 from interlock.engine.store.jobs import Jobs
 from interlock.engine.store.tables import Write
-from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions
+from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions_sql
 from interlock.fleet.postgres_sessions import (
     READS,
     Session,
@@ -98,11 +98,11 @@ class PostgresConnection(Connection):
         """One that takes parameters as the server does: `$1`, `$2`."""
         return psycopg.RawCursor(self._own)
 
-    def _sync_pipeline(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
+    def _sync_pipeline(self, cursor: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
         """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
-        if self._pipeline and found.pgresult is None:
+        if self._pipeline and cursor.pgresult is None:
             self._pipeline.sync()
-        return found
+        return cursor
 
     def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
         with self._cursor() as cursor:
@@ -201,7 +201,7 @@ class PostgresConnection(Connection):
         )
         return [Column(name, _KINDS[kind], needed) for name, kind, needed in found]
 
-    def audited(self) -> None:
+    def begin_audit(self) -> None:
         """Inside the migration: begin the audit's chain."""
         self._audit = start_audit_chain(self, self._path)
 
@@ -270,8 +270,8 @@ class Postgres(Adapter):
                 default=None,
             )
             if by_hand is None:
-                conn.raw.execute(table_definitions().encode())
-            conn.audited()
+                conn.raw.execute(table_definitions_sql().encode())
+            conn.begin_audit()
             version = by_hand or SCHEMA_VERSION
             conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
 

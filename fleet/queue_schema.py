@@ -67,7 +67,7 @@ def create_queue_indexes(conn: Connection) -> None:
                 conn.stored(f"create index {name} on procrastinate_jobs {columns}")
 
 
-def queue_definitions() -> str:
+def queue_tables_sql() -> str:
     """Return SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
     return "\n".join([make_queue_app().schema_manager.get_schema(), *indexes])

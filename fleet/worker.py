@@ -108,7 +108,7 @@ class Worker:
         while not self._stopping:
             try:
                 with Store(self.home).database.explained(), queue_schema.unwrap_queue_errors():
-                    await self._take_jobs_while_it_answers()
+                    await self._take_jobs_until_outage()
             except (StoreError, BusyError) as error:
                 if _is_removed_as_stalled(error):
                     self.report(
@@ -118,10 +118,10 @@ class Worker:
                     self._report_outage(error)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _take_jobs_while_it_answers(self) -> None:
+    async def _take_jobs_until_outage(self) -> None:
         app = queue_schema.make_queue_app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive_job)
-        app.task(name=queue.START, pass_context=True)(self._start_scheduled)
+        app.task(name=queue.START, pass_context=True)(self._start_due_schedule)
         async with app.open_async():
             await app.run_worker_async(
                 queues=self.queues,
@@ -151,7 +151,7 @@ class Worker:
 
         `model`: for whose limit it waited.
         """
-        work = asyncio.ensure_future(self._drive_to_its_end(context, run, steps, deaths, model))
+        work = asyncio.ensure_future(self._drive_until_end(context, run, steps, deaths, model))
         while True:
             try:
                 return await asyncio.shield(work)
@@ -162,7 +162,7 @@ class Worker:
                     work.cancel()
                     raise
 
-    async def _drive_to_its_end(
+    async def _drive_until_end(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
         if await self._write_with_retry(is_schema_newer):
@@ -209,7 +209,7 @@ class Worker:
             self.report(f"{run}: {how}")
             await self._write_with_retry(lambda conn: _enqueue_after_death(conn, run, steps, deaths, how))
 
-    async def _start_scheduled(
+    async def _start_due_schedule(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
@@ -225,7 +225,7 @@ class Worker:
             )
 
     async def _run_process(
-        self, context: "JobContext", what: str, module: str, *words: str
+        self, context: "JobContext", label: str, module: str, *arguments: str
     ) -> tuple[int, bool, str, ProcessIdentity]:
         """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
@@ -234,18 +234,18 @@ class Worker:
             with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
                 streams = {"stdin": stdin, "stderr": said.fileno()}
                 process = await asyncio.to_thread(
-                    FORKER.start, module, *words, str(self.home), env=env, **streams
+                    FORKER.start, module, *arguments, str(self.home), env=env, **streams
                 )
-                self._driving[what] = process
-                self.report(f"{what}: driven by process {process.pid}")
+                self._driving[label] = process
+                self.report(f"{label}: driven by process {process.pid}")
                 owner = ProcessIdentity(host_name(), boot_id(), process.pid, "")
-                return *await self._wait_until_ended(process, context), _last_printed_line(said), owner
+                return *await self._wait_for_exit(process, context), _last_printed_line(said), owner
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
-            self._driving.pop(what, None)
+            self._driving.pop(label, None)
 
-    async def _wait_until_ended(self, process: Child, context: "JobContext") -> tuple[int, bool]:
+    async def _wait_for_exit(self, process: Child, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
         while (code := process.poll()) is None:
             await asyncio.sleep(_LOOK_S)
@@ -258,12 +258,12 @@ class Worker:
                     process.send_signal(signal.SIGKILL)
         return code, aborted
 
-    async def _write_with_retry(self, act: Callable[[Connection], T]) -> T:
+    async def _write_with_retry(self, change: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
             with Store(self.home).writing() as conn:
-                return act(conn)
+                return change(conn)
 
         while True:
             try:
@@ -287,11 +287,11 @@ class Worker:
             await asyncio.sleep(_SWEEP_S)
             if await self._write_with_retry(is_schema_newer):
                 return self._stop(_UPGRADED)
-            await self._write_with_retry(self._take_over_abandoned)
+            await self._write_with_retry(self._requeue_abandoned_runs)
             await self._write_with_retry(release)
             await self._write_with_retry(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
 
-    def _take_over_abandoned(self, conn: Connection) -> None:
+    def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()
         found = [one for one in conn.jobs.unsure(_STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
@@ -301,11 +301,11 @@ class Worker:
                 queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
-    def _may_be_abandoned(self, one: Unsure) -> bool:
-        if one.run in self._taken:
+    def _may_be_abandoned(self, unsure: Unsure) -> bool:
+        if unsure.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
-        return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
+        return unsure.stalled or unsure.job is None or bool(unsure.held) or unsure.worker in self._own
 
 
 def _is_removed_as_stalled(error: Exception) -> bool:
@@ -313,11 +313,11 @@ def _is_removed_as_stalled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
-def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
+def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
     if not queue.may_go_on(conn, run):
         return
-    set_run_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
+    set_run_error(conn, run, {"type": "died", "message": cause})  # for whoever gives the run up
     before = 0 if queue.got_further(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
@@ -333,10 +333,10 @@ def _give_up_after_deaths(conn: Connection, run: str, steps: int, deaths: int) -
     return f"{run}: given up: {why}"
 
 
-def _last_printed_line(said: IO[bytes]) -> str:
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - _SAID_BYTES))
-    lines = said.read().decode(errors="replace").split("\n")
+def _last_printed_line(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _SAID_BYTES))
+    lines = output.read().decode(errors="replace").split("\n")
     return visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 

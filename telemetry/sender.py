@@ -119,7 +119,7 @@ class _Exporters:
         if self._logs and batch.logs and not _export_succeeded(self._logs, [*self._log_records(batch)]):
             self._logs = None
         for figure in batch.figures:
-            self._record_figure(figure)
+            self._record_measurement(figure)
         if (
             self._metrics
             and (data := self._reader.get_metrics_data())
@@ -171,13 +171,15 @@ class _Exporters:
             )
             yield ReadableLogRecord(record, self._resource, InstrumentationScope(_SCOPE))
 
-    def _record_figure(self, figure: Figure) -> None:
-        if figure.name not in self._instruments:
-            make = getattr(self._meter, f"create_{figure.kind}")
-            self._instruments[figure.name] = make(figure.name, unit=figure.unit, description=figure.about)
-        instrument = self._instruments[figure.name]
-        note = {"counter": "add", "histogram": "record", "gauge": "set"}[figure.kind]
-        getattr(instrument, note)(figure.value, figure.attributes)
+    def _record_measurement(self, measurement: Figure) -> None:
+        if measurement.name not in self._instruments:
+            make = getattr(self._meter, f"create_{measurement.kind}")
+            self._instruments[measurement.name] = make(
+                measurement.name, unit=measurement.unit, description=measurement.about
+            )
+        instrument = self._instruments[measurement.name]
+        note = {"counter": "add", "histogram": "record", "gauge": "set"}[measurement.kind]
+        getattr(instrument, note)(measurement.value, measurement.attributes)
 
 
 def span_context(trace: str, span: str) -> "SpanContext":

@@ -68,7 +68,7 @@ def build_routes(
     """Return the routes of a table: method, path, the role that it needs, and whose function answers.
 
     It is called with `first_arguments` and the request.
-        A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
+    A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
     """
     found: list[Route] = []
     for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):

@@ -83,7 +83,7 @@ from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
 from interlock.graphs.node_errors import NodeError
 from interlock.graphs.pipeline import Pipeline
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.state.deps import Stopped, await_despite_cancel
 from interlock.state.errors import (
     ENDED_WELL,
@@ -163,7 +163,7 @@ async def begin_run(
     title = redact_prompt(replace_surrogates(chosen.title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
-        "context_prompts": prompts_digest("context"),
+        "context_prompts": hash_prompts("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = repository_place(options) or str(prepared.workspace.root)
