@@ -65,7 +65,7 @@ def _current_span_ids() -> tuple[str, str] | None:
     from opentelemetry.trace import get_current_span
 
     found = get_current_span().get_span_context()
-    return (f"{found.trace_id:032x}", f"{found.derive_span_id:016x}") if found.is_valid else None
+    return (f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
 
 
 @contextmanager

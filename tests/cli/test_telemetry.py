@@ -52,8 +52,8 @@ class Collector:
         found = [
             s for r in self.got["traces"] for x in r.resource_spans for y in x.scope_spans for s in y.spans
         ]
-        assert len({s.derive_span_id for s in found}) == len(found), "no span is sent twice"
-        return {s.derive_span_id.hex(): s for s in found}
+        assert len({s.span_id for s in found}) == len(found), "no span is sent twice"
+        return {s.span_id.hex(): s for s in found}
 
     def named(self, name: str) -> list[Any]:
         return [span for span in self.spans.values() if span.name == name]
@@ -150,8 +150,8 @@ def test_a_parked_run_and_its_resume_in_another_process_are_one_trace(
     (root,) = (span for span in spans.values() if span.parent_span_id.hex() not in spans)
     assert (root.parent_span_id.hex(), root.name) == (above[1], "invoke_workflow main")
     (later,) = (s for s in collector.named("invoke_workflow main") if s is not root)
-    assert later.parent_span_id == root.derive_span_id
-    assert (tmp_path / "told").read_text() == f"00-{above[0]}-{later.derive_span_id.hex()}-01\n"
+    assert later.parent_span_id == root.span_id
+    assert (tmp_path / "told").read_text() == f"00-{above[0]}-{later.span_id.hex()}-01\n"
 
     first, second = collector.named("chat " + str(tmp_path / "s.json"))
     assert (
@@ -174,7 +174,7 @@ def test_a_parked_run_and_its_resume_in_another_process_are_one_trace(
         *("interlock.run.duration", "interlock.decisions.waiting"),
     }
     results = [r for r in collector.records if r.event_name == "interlock.result"]
-    assert [r.derive_span_id for r in results] == [root.derive_span_id, later.derive_span_id]
+    assert [r.span_id for r in results] == [root.span_id, later.span_id]
     everything = str(collector.got)
     assert not any(words in everything for words in ("my words", "all done here", "echo")), (
         "prompts aren't sent"
