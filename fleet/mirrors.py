@@ -85,7 +85,7 @@ def run_git(
         raise RunError(f"git {arguments[0]} took longer than {timeout_s} s.") from error
     if done.returncode:
         said = done.stderr.decode(errors="surrogateescape")
-        raise RunError(_git_failure_reason(said) or f"git {arguments[0]} failed with {done.returncode}")
+        raise RunError(_describe_git_failure(said) or f"git {arguments[0]} failed with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape").strip()
 
 
@@ -94,7 +94,7 @@ def _is_passed_to_git(name: str) -> bool:
     return ours and name not in _ELSEWHERE
 
 
-def _git_failure_reason(stderr: str) -> str:
+def _describe_git_failure(stderr: str) -> str:
     known = next((why for part, why in _REASONS.items() if part in stderr), "")
     lines = [line for line in stderr.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
     return known or " ".join(" ".join(lines[:3] or stderr.splitlines()[:1]).split())[:300]

@@ -67,21 +67,21 @@ class PostgresConnection(Connection):
     def raw(self) -> "psycopg.Connection[Any]":
         """For what writes rows of its own in this transaction, and reads each answer: the queue."""
         self._sending.close()
-        return self._own
+        return self._open_raw
 
     @property
     def jobs(self) -> Jobs:
         return Jobs(self, self.raw, make_queue_app)
 
     @property
-    def _own(self) -> "psycopg.Connection[Any]":
+    def _open_raw(self) -> "psycopg.Connection[Any]":
         if self.session is None:
             raise psycopg.OperationalError("the connection is closed")
         return self.session.conn
 
     @property
     def in_transaction(self) -> bool:
-        return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
+        return self._begun or self._open_raw.info.transaction_status != TransactionStatus.IDLE
 
     def watch(self, write: Write) -> None:
         if self._audit and is_audited(write):
@@ -96,7 +96,7 @@ class PostgresConnection(Connection):
 
     def _cursor(self) -> "psycopg.Cursor[Any]":
         """One that takes parameters as the server does: `$1`, `$2`."""
-        return psycopg.RawCursor(self._own)
+        return psycopg.RawCursor(self._open_raw)
 
     def _sync_pipeline(self, cursor: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
         """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
@@ -144,7 +144,7 @@ class PostgresConnection(Connection):
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._find_audit()
-        conn = self._own
+        conn = self._open_raw
         if self.buffers:  # a driver waits for an answer only where it reads one
             self._enter_pipeline()
         try:
@@ -169,13 +169,13 @@ class PostgresConnection(Connection):
             self._audit.committed(synced=synced)
 
     def commit(self) -> None:
-        self._own.execute(b"commit")
+        self._open_raw.execute(b"commit")
         self._sending.close()
 
     def _enter_pipeline(self) -> None:
         """From now on, let statements go without waiting for their answers."""
-        if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
-            self._pipeline = self._sending.enter_context(self._own.pipeline())
+        if self._open_raw.pgconn.pipeline_status == PipelineStatus.OFF:
+            self._pipeline = self._sending.enter_context(self._open_raw.pipeline())
             self._sending.callback(setattr, self, "_pipeline", None)
 
     def _roll_back(self) -> None:
@@ -183,8 +183,8 @@ class PostgresConnection(Connection):
             self._audit.taken_back()
         with suppress(psycopg.Error):
             self._sending.close()
-        if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
-            self._own.execute(b"rollback")
+        if not self._open_raw.closed and self._open_raw.info.transaction_status != TransactionStatus.IDLE:
+            self._open_raw.execute(b"rollback")
 
     def _find_audit(self) -> Audit | None:
         assert self.session

@@ -30,7 +30,7 @@ def run_worker(home: Path, queues: Sequence[str], concurrency: int, report: Call
 
     create_store_and_queue(home)
     with explain_store_errors(Store(home).path), queue_schema.unwrap_queue_errors():
-        asyncio.run(Worker(home, queues, concurrency, report).work())
+        asyncio.run(Worker(home, queues, concurrency, report).run_until_signal())
 
 
 def setup_sql() -> str:

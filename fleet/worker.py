@@ -90,13 +90,13 @@ class Worker:
     _away: str = ""
     """Why the store doesn't answer, as it was reported last."""
 
-    async def work(self) -> None:
+    async def run_until_signal(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         logging.basicConfig(level=logging.WARNING, handlers=[_LineHandler(self.report)])
         worker = self._work = asyncio.ensure_future(self._take_jobs())
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, _STOPPING)
-        sweep = asyncio.ensure_future(self._sweep())
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_taking_jobs, _STOPPING)
+        sweep = asyncio.ensure_future(self._sweep_periodically())
         try:
             with suppress(asyncio.CancelledError):
                 await worker
@@ -136,7 +136,7 @@ class Worker:
                 delete_jobs="always",
             )
 
-    def _stop(self, why: str) -> None:
+    def _stop_taking_jobs(self, why: str) -> None:
         if not self._stopping:
             self._stopping = True
             self.report(f"{why} Each run stops at its next commit and is put back.")
@@ -165,49 +165,55 @@ class Worker:
     async def _drive_until_end(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
-        if await self._write_with_retry(is_schema_newer):
-            await self._write_with_retry(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
-            return self._stop(_UPGRADED)
+        if await self._write_until_store_answers(is_schema_newer):
+            await self._write_until_store_answers(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+            return self._stop_taking_jobs(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (
-            said := await self._write_with_retry(lambda conn: _give_up_after_deaths(conn, run, steps, deaths))
+            said := await self._write_until_store_answers(
+                lambda conn: _give_up_after_deaths(conn, run, steps, deaths)
+            )
         ):
             self.report(said)
             return
         job = context.job.id or 0
         self._taken.add(run)
         try:
-            if waits := await self._write_with_retry(lambda conn: admit(conn, job, run, deaths, model)):
+            if waits := await self._write_until_store_answers(
+                lambda conn: admit(conn, job, run, deaths, model)
+            ):
                 self.report(f"{run}: waits. {waits}")
                 return
             await self._drive_in_process(context, run, steps, deaths)
         finally:
             self._taken.discard(run)
-            await self._write_with_retry(lambda conn: leave(conn, job))
+            await self._write_until_store_answers(lambda conn: leave(conn, job))
 
     async def _drive_in_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
         code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
         if code:  # killed, or without the store at its end
-            await self._write_with_retry(partial(revoke_leases_of_process, run=run, owner=owner))
+            await self._write_until_store_answers(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
-            await self._write_with_retry(partial(queue.note_stopped, run=run, kind="cancelled"))
+            await self._write_until_store_answers(partial(queue.note_stopped, run=run, kind="cancelled"))
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
-            if await self._write_with_retry(
+            if await self._write_until_store_answers(
                 lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)
             ):
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
             how = f"its process died ({_describe_exit(code)})" + (f": {said}" if said else "")
             self.report(f"{run}: {how}")
-            await self._write_with_retry(lambda conn: _enqueue_after_death(conn, run, steps, deaths, how))
+            await self._write_until_store_answers(
+                lambda conn: _enqueue_after_death(conn, run, steps, deaths, how)
+            )
 
     async def _start_due_schedule(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
@@ -220,7 +226,7 @@ class Worker:
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
-            await self._write_with_retry(
+            await self._write_until_store_answers(
                 partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
             )
 
@@ -258,7 +264,7 @@ class Worker:
                     process.send_signal(signal.SIGKILL)
         return code, aborted
 
-    async def _write_with_retry(self, change: Callable[[Connection], T]) -> T:
+    async def _write_until_store_answers(self, change: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
@@ -281,15 +287,15 @@ class Worker:
             self._away = str(error)
             self.report(f"The store doesn't answer: {error}")
 
-    async def _sweep(self) -> None:
+    async def _sweep_periodically(self) -> None:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
-            if await self._write_with_retry(is_schema_newer):
-                return self._stop(_UPGRADED)
-            await self._write_with_retry(self._requeue_abandoned_runs)
-            await self._write_with_retry(release)
-            await self._write_with_retry(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
+            if await self._write_until_store_answers(is_schema_newer):
+                return self._stop_taking_jobs(_UPGRADED)
+            await self._write_until_store_answers(self._requeue_abandoned_runs)
+            await self._write_until_store_answers(release)
+            await self._write_until_store_answers(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
 
     def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()

@@ -24,7 +24,7 @@ from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,
     Attributes,
-    Figure,
+    Measurement,
     Span,
     Spans,
     event_measurements,
@@ -82,7 +82,7 @@ def follow_drive(
     if said := _undelivered_message(_shared_sender(settings.model_dump_json())):
         warnings.append(said)
     watch = Telemetry(settings, store, run, env)
-    with watch.current():
+    with watch.as_current_span():
         yield {**env, VARIABLE: watch.traceparent}, [watch]
 
 
@@ -94,7 +94,7 @@ def flush_at_exit() -> list[str]:
 
 def _undelivered_message(sender: Sender, *, late: bool = False) -> str:
     why = sender.failure or ("it didn't answer in time" if late else "")
-    return f"Telemetry to {sender.place!r}: {why}; it is sent with the run's next drive." if why else ""
+    return f"Telemetry to {sender.destination!r}: {why}; it is sent with the run's next drive." if why else ""
 
 
 _SENDERS: dict[str, Sender] = {}
@@ -121,7 +121,7 @@ class Telemetry:
         self._spans = Spans(store.home, self._trace, self._span, content=settings.log_prompts)
         self._sender = _shared_sender(settings.model_dump_json())
         self._sent = set[str]()
-        self._figures: list[Figure] = []
+        self._measurements: list[Measurement] = []
         self._logs: list[Log] = []
         self._workflow, self._last = "", time.monotonic()
 
@@ -131,7 +131,7 @@ class Telemetry:
         return f"00-{self._trace.trace}-{self._span}-01"
 
     @contextmanager
-    def current(self) -> Generator[None]:
+    def as_current_span(self) -> Generator[None]:
         """Make the drive the current span of this task: the MCP client tells servers of it."""
         from opentelemetry.context import attach, detach
         from opentelemetry.trace import NonRecordingSpan, set_span_in_context
@@ -146,7 +146,7 @@ class Telemetry:
     def __call__(self, event: ev.Event) -> None:
         if isinstance(event, ev.Init):
             self._workflow = event.workflow
-        self._figures += event_measurements(event)
+        self._measurements += event_measurements(event)
         self._logs += _event_logs(event, with_content=self._settings.log_prompts)
         if isinstance(event, ev.Result):
             self._send_drive_span(event)
@@ -166,7 +166,7 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
+        self._measurements.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
         self._send_ended_spans([drive], until)
 
     def _send_ended_spans(self, extra_spans: list[Span], until: float | None = None) -> None:
@@ -179,15 +179,15 @@ class Telemetry:
         ]
         spans += extra_spans
         self._sent |= {span.id for span in spans}
-        of_these = (figure for span in spans for figure in span_measurements(span, self._began))
-        figures = [*self._figures, *of_these]
-        logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
+        of_these = (measurement for span in spans for measurement in span_measurements(span, self._began))
+        measurements = [*self._measurements, *of_these]
+        logs, self._logs, self._measurements, self._last = self._logs, [], [], time.monotonic()
 
         def done() -> None:
             if until is not None:
                 mark_trace_exported(self._store, self._run, until)
 
-        self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
+        self._sender.send(Batch(self._trace.trace, self._span, spans, measurements, logs, done))
 
 
 def _event_logs(event: ev.Event, *, with_content: bool) -> Iterator[Log]:

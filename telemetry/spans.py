@@ -66,18 +66,18 @@ class Spans:
         steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
-            yield self._model(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
+            yield self._model_span(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in calls(self._home, self._run) if call.state == "done"]
         told = results(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
-                yield self._tool(
+                yield self._tool_span(
                     call,
                     _enclosing_step(steps, call.started or call.ended, call.ended, node="run_tool"),
                     told,
                 )
-        yield from map(self._approval, rows.answered)
-        yield from map(self._node, steps)
+        yield from map(self._approval_span, rows.answered)
+        yield from map(self._node_span, steps)
 
     def _node_span_id(self, row: Any) -> str:
         if row["workflow"]:
@@ -92,7 +92,7 @@ class Spans:
     def _step_or_drive_span_id(self, step: Any) -> str:
         return self._node_span_id(step) if step else self._drive
 
-    def _node(self, row: Any) -> Span:
+    def _node_span(self, row: Any) -> Span:
         what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"], KIND: "CHAIN"}
         for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
             what |= {f"interlock.{name}": value} if value else {}
@@ -100,7 +100,7 @@ class Spans:
         times = row["started"], _end_time(row)
         return Span("node", shown, self._node_span_id(row), self._graph_span_id(row), *times, what)
 
-    def _model(self, row: Any, step: Any) -> Span:
+    def _model_span(self, row: Any, step: Any) -> Span:
         what: Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": otel_provider_name(row["model"]),
@@ -138,7 +138,7 @@ class Spans:
             "gen_ai.output.messages": json.dumps([answer], ensure_ascii=False),
         }
 
-    def _tool(self, call: Call, step: Any, results: Mapping[str, dict[str, Any]]) -> Span:
+    def _tool_span(self, call: Call, step: Any, results: Mapping[str, dict[str, Any]]) -> Span:
         what: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
@@ -166,7 +166,7 @@ class Spans:
             failed or "",
         )
 
-    def _approval(self, row: Any) -> Span:
+    def _approval_span(self, row: Any) -> Span:
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         what: Attributes = {
             "gen_ai.conversation.id": self._run,
@@ -223,7 +223,7 @@ def _to_otel_message(message: Message) -> dict[str, Any]:
     return {"role": message.role, "parts": parts}
 
 
-class Figure(NamedTuple):
+class Measurement(NamedTuple):
     name: str
     kind: Literal["counter", "histogram", "gauge"]
     value: float
@@ -232,7 +232,7 @@ class Figure(NamedTuple):
     attributes: Attributes
 
 
-def span_measurements(span: Span, drive_began: float) -> Iterator[Figure]:
+def span_measurements(span: Span, drive_began: float) -> Iterator[Measurement]:
     took = max(span.end - span.start, 0.0)
     match span.kind:
         case "model":
@@ -241,56 +241,58 @@ def span_measurements(span: Span, drive_began: float) -> Iterator[Figure]:
             about: Attributes = {
                 name: span.attributes[name] for name in ("gen_ai.tool.name", "interlock.tool.status")
             }
-            yield Figure("interlock.tool.duration", "histogram", took, "s", "Duration of tool calls", about)
+            yield Measurement(
+                "interlock.tool.duration", "histogram", took, "s", "Duration of tool calls", about
+            )
         case "approval":
             decision: Attributes = {"interlock.decision": span.attributes["interlock.decision"]}
             text = "Time that requests waited for a person"
-            yield Figure("interlock.approval.wait", "histogram", took, "s", text, decision)
+            yield Measurement("interlock.approval.wait", "histogram", took, "s", text, decision)
             late, text = max(drive_began - span.end, 0.0), "Time from a decision until a drive took it up"
-            yield Figure("interlock.queue.duration", "histogram", late, "s", text, {})
+            yield Measurement("interlock.queue.duration", "histogram", late, "s", text, {})
         case "run":
             about = {name: span.attributes[name] for name in ("gen_ai.workflow.name", "interlock.status")}
-            yield Figure(
+            yield Measurement(
                 "interlock.run.duration", "histogram", took, "s", "Duration of drives of runs", about
             )
         case "node":
             pass
 
 
-def _model_call_measurements(span: Span, duration_s: float) -> Iterator[Figure]:
+def _model_call_measurements(span: Span, duration_s: float) -> Iterator[Measurement]:
     names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
     about: Attributes = {name: span.attributes[name] for name in names}
     for token in ("input", "output"):
         used = span.attributes[f"gen_ai.usage.{token}_tokens"]
         assert isinstance(used, int)
         kinds: Attributes = {**about, "gen_ai.token.type": token}
-        yield Figure(
+        yield Measurement(
             "gen_ai.client.token.usage", "histogram", used, "{token}", "Tokens of model calls", kinds
         )
     text = "Duration of model calls"
-    yield Figure("gen_ai.client.operation.duration", "histogram", duration_s, "s", text, about)
+    yield Measurement("gen_ai.client.operation.duration", "histogram", duration_s, "s", text, about)
     cost = span.attributes.get("interlock.cost.usd")
     if isinstance(cost, float):
-        yield Figure("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
+        yield Measurement("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
 
 
-def event_measurements(event: ev.Event) -> Iterator[Figure]:
+def event_measurements(event: ev.Event) -> Iterator[Measurement]:
     match event:
         case ev.Retry():
-            yield Figure("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
+            yield Measurement("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
         case ev.LoopDetected():
             kind: Attributes = {"interlock.loop.kind": event.kind}
-            yield Figure("interlock.loops", "counter", 1, "{loop}", "Detected loops", kind)
+            yield Measurement("interlock.loops", "counter", 1, "{loop}", "Detected loops", kind)
         case ev.ChatCompressed() if event.before:
             ratio, text = (
                 event.after / event.before,
                 "Size of a compressed conversation, as a share of the one before",
             )
-            yield Figure("interlock.compression.ratio", "histogram", ratio, "1", text, {})
+            yield Measurement("interlock.compression.ratio", "histogram", ratio, "1", text, {})
         case _:
             pass
 
 
-def waiting_requests_measurement(number: int) -> Figure:
+def waiting_requests_measurement(number: int) -> Measurement:
     text = "Requests that wait for a person, over all runs"
-    return Figure("interlock.decisions.waiting", "gauge", number, "{request}", text, {})
+    return Measurement("interlock.decisions.waiting", "gauge", number, "{request}", text, {})

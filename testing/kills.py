@@ -119,18 +119,18 @@ def _kill_at_commit(stage: Stage, kill_point: int) -> list[str]:
     connection: Any = store.open_adapter(stage.home / "interlock.db").connection
     commit = connection.commit
 
-    def here(what: str) -> None:
+    def note_moment(what: str) -> None:
         if not threading.current_thread().name.startswith("heartbeat"):  # their number isn't deterministic
             seen.append(what)
             if len(seen) == kill_point:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def counted(*given: Any) -> None:
-        here("before")
+    def commit_and_note(*given: Any) -> None:
+        note_moment("before")
         commit(*given)
-        here("after")
+        note_moment("after")
 
-    connection.commit = counted
+    connection.commit = commit_and_note
     return seen
 
 

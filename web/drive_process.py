@@ -194,10 +194,10 @@ class _LiveEventsWriter:
         self._file.flush()
 
 
-def report_to_server(facts: Mapping[str, str]) -> None:
+def report_to_server(answer: Mapping[str, str]) -> None:
     """The one line for the server, which may be gone."""
     with suppress(OSError, ValueError):
-        os.write(own_stdout().fileno(), json.dumps(facts).encode() + b"\n")
+        os.write(own_stdout().fileno(), json.dumps(answer).encode() + b"\n")
 
 
 async def _execute_job(job: DriveJob) -> None:

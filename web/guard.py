@@ -171,7 +171,7 @@ class Guard:
             return
         origin = Headers(scope=scope).get("origin", "")
         sender = _add_security_headers(send, origin if origin in self._origins else "")
-        if refusal := await self._check_request(scope):
+        if refusal := await self._find_refusal(scope):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             else:
@@ -191,14 +191,14 @@ class Guard:
             nonlocal checked
             goes_on = message.get("more_body") or message["type"] == "websocket.send"
             if goes_on and time.monotonic() - checked >= _RECHECK_S:
-                if await self._check_request(scope):
+                if await self._find_refusal(scope):
                     return scope["state"]["cut"]()
                 checked = time.monotonic()
             await send(message)
 
         return send_unless_revoked
 
-    async def _check_request(self, scope: Scope) -> Response | None:
+    async def _find_refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may read the one and this server the other: what follows would be another person's request.
@@ -217,15 +217,17 @@ class Guard:
         method = scope.get("method", "")
         if origin in self._origins:
             return (
-                Response(status_code=204) if method == "OPTIONS" else await self._check_access(scope, headers)
+                Response(status_code=204)
+                if method == "OPTIONS"
+                else await self._find_access_refusal(scope, headers)
             )
         if origin is not None and origin not in own:
             return _refusal_response(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
             return _refusal_response(403, "Requests from another site are refused.")
-        return await self._check_access(scope, headers)
+        return await self._find_access_refusal(scope, headers)
 
-    async def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _find_access_refusal(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _refusal_response(413, f"The body is larger than {BODY_LIMIT:,} bytes.")

@@ -62,13 +62,13 @@ class IsolatedRunner:
         )
         task = self._kept.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(self.run(isolated_task))
+            task = asyncio.create_task(self.run_task(isolated_task))
         self._kept[key] = task  # the newest stands last
         while len(self._kept) > _CACHE_SIZE:
             del self._kept[next(iter(self._kept))]
         return await asyncio.shield(task)
 
-    async def run(self, isolated_task: IsolatedTask) -> dict[str, Any]:
+    async def run_task(self, isolated_task: IsolatedTask) -> dict[str, Any]:
         """Return the answer. Raises `UserError` with why there is none."""
         async with self._gate:
             child, answer = await asyncio.to_thread(_start_process, isolated_task)

@@ -104,17 +104,17 @@ async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio
                 data = event.model_dump(mode="json")
             else:
                 continue
-            await queue.put(format_sse_event(cut_long_texts(data), place))
+            await queue.put(format_sse_event(cut_long_event_texts(data), place))
 
 
 async def _enqueue_live_events(client: Client, run: str, queue: "asyncio.Queue[bytes]") -> None:
     async with aclosing(tail_live_events(client.home, run)) as found:
         async for event in found:
             if event["type"] in _LIVE:
-                await queue.put(format_sse_event({**cut_long_texts(event), "live": True}))
+                await queue.put(format_sse_event({**cut_long_event_texts(event), "live": True}))
 
 
-def cut_long_texts(event: dict[str, Any]) -> dict[str, Any]:
+def cut_long_event_texts(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event whose long texts are cut; `cut` says how long the longest was."""
     long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MAX_TEXT}
     for key in [key for key, value in event.items() if isinstance(value, dict | list)]:

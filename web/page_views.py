@@ -80,11 +80,11 @@ def list_requests(page: PageContext, request: Request) -> Any:
     return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
-def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
-    words = request_view_json(describe_request(one["fields"]))
-    fields = {**one["fields"], "preview": ""}  # it stands in the words
+def _request_json(shown_request: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
+    words = request_view_json(describe_request(shown_request["fields"]))
+    fields = {**shown_request["fields"], "preview": ""}  # it stands in the words
     title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
-    return {**one, "fields": fields, "asked": words, **title}
+    return {**shown_request, "fields": fields, "asked": words, **title}
 
 
 def request_view_json(view: RequestView) -> dict[str, Any]:
@@ -320,7 +320,9 @@ async def replay_run(page: PageContext, request: Request) -> Any:
     row, given = await _run_with_loadable_graph(page, request), await read_json_body(request)
     swap = given.get("swap")
     check_role(request.state.person, required_role("view", swap=swap))
-    return await page.isolated.run(IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")}))
+    return await page.isolated.run_task(
+        IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")})
+    )
 
 
 async def export_run(page: PageContext, request: Request) -> Any:
@@ -328,7 +330,7 @@ async def export_run(page: PageContext, request: Request) -> Any:
     row, shape = run_from_path(page.client, request), request.query_params.get("format", "html")
     if shape not in ("html", "md", "json"):
         raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
-    made = await page.isolated.run(IsolatedTask("export", page.options, row.run, {"format": shape}))
+    made = await page.isolated.run_task(IsolatedTask("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
 

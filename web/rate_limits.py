@@ -58,7 +58,7 @@ class RateLimits:
                 return True
             on_wait(why)
             await asyncio.sleep(_TURN_S)
-        await self.release(run)
+        await self.release_turn(run)
         return False
 
     async def wait_for_exit_or_cancel(self, run: str, process: "Child | AdoptedProcess") -> None:
@@ -68,10 +68,10 @@ class RateLimits:
             await asyncio.sleep(LOOK_S)
             if time.monotonic() - looked > _TURN_S:
                 looked = time.monotonic()
-                if await self._is_run_cancelled(run):
+                if await self._is_run_cancelled_elsewhere(run):
                     process.send_signal(signal.SIGINT)
 
-    async def _is_run_cancelled(self, run: str) -> bool:
+    async def _is_run_cancelled_elsewhere(self, run: str) -> bool:
         with suppress(BusyError, StoreError):  # the run goes on without the store for a while
             return self._counts and await asyncio.to_thread(QueuedTurn(self._home, run).is_stopped)
         return False
@@ -80,7 +80,7 @@ class RateLimits:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
         return self._counts and QueuedTurn(self._home, run).stands()
 
-    async def release(self, run: str) -> None:
+    async def release_turn(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
             await asyncio.to_thread(QueuedTurn(self._home, run).leave)

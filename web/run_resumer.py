@@ -110,7 +110,7 @@ class RunResumer:
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
         served.unserve(self._home, "prompt", run)
-        await self._turns.release(run)
+        await self._turns.release_turn(run)
         if failure and not started.done():
             started.set_exception(failure)
         elif failure:
@@ -133,7 +133,7 @@ class RunResumer:
             if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
             served.change(self._home, "prompt", run, {"status": "pending"})
-            await self._turns.release(run)
+            await self._turns.release_turn(run)
 
     async def _start_process(self, prompt_row: served.Served) -> Child:
         def record_process(child: Child) -> None:

@@ -244,7 +244,7 @@ class DriveQueues:
 
     async def _forget_process_and_release_turn(self, drive: str, run: str) -> None:
         self._children.pop(drive, None)
-        await self._turns.release(run)
+        await self._turns.release_turn(run)
 
     def _record_drive_process(
         self, drive: str, child: drive_process.Child, step_before: int | None, run: str

@@ -54,7 +54,7 @@ class DriveRecorder:
 
     def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
         params = self._call.dialect.shaped_interrupts(event["params"], self._interrupt_json)
-        params["data"] = self._shape_data(params["data"], given)
+        params["data"] = self._shape_for_program(params["data"], given)
         for made in to_protocol_events(event["method"], to_json_types(params), told):
             self.write_event("protocol", made)
 
@@ -68,12 +68,12 @@ class DriveRecorder:
             self.write_event(f"{mode}{place}", self._stream_part_payload(mode, data, given))
         return [data] if mode == "custom" else []
 
-    def _stream_part_payload(self, mode: str, data: Any, given: Any) -> Any:
+    def _stream_part_payload(self, mode: str, data: Any, stream_arguments: Any) -> Any:
         if mode == "checkpoints":
             return self._checkpoint_payload(data)
         if mode == "debug":
             return self._debug_payload(data) if data["type"] == "checkpoint" else data
-        return self._shape_data(data, given)
+        return self._shape_for_program(data, stream_arguments)
 
     def _write_message(self, namespace_suffix: str, data: Any) -> None:
         message: Any = data[0]
@@ -91,8 +91,10 @@ class DriveRecorder:
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
         self.write_event(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
 
-    def _shape_data(self, data: Any, given: Any) -> Any:
-        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._interrupt_json)
+    def _shape_for_program(self, data: Any, stream_arguments: Any) -> Any:
+        return self._call.dialect.shaped(
+            data, lambda: stream_arguments["context"].transcript, self._interrupt_json
+        )
 
     def _checkpoint_payload(self, payload: Any) -> Any:
         places = {name: self._with_thread_id(payload.get(name)) for name in ("config", "parent_config")}

@@ -157,15 +157,15 @@ def select_fields(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]
     return {key: value for key, value in row.items() if key in fields} if fields else row
 
 
-def value_at_path(value: Any, path: str) -> Any:
+def value_at_path(source: Any, path: str) -> Any:
     """Return what stands at a path such as `values.messages[-1].content`; None: nothing."""
     for key, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
         if place:
-            held = cast("list[Any]", value) if isinstance(value, list) else []
-            value = held[int(place)] if -len(held) <= int(place) < len(held) else None
+            held = cast("list[Any]", source) if isinstance(source, list) else []
+            source = held[int(place)] if -len(held) <= int(place) < len(held) else None
         else:
-            value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
-    return value
+            source = cast("dict[str, Any]", source).get(key) if isinstance(source, dict) else None
+    return source
 
 
 def matches_filter(wanted: Mapping[str, Any] | None, actual: Mapping[str, Any] | None) -> bool:

@@ -154,7 +154,7 @@ class ProtocolCommands:
                     number += drive.body.get("events", 0)
                     continue
                 place = 0
-                async for made in self._follow_drive(drive):
+                async for made in self._follow_drive_events(drive):
                     if made is None:
                         yield None
                         continue
@@ -167,7 +167,7 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive(self, drive: served.Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive_events(self, drive: served.Served) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.build_protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
@@ -211,11 +211,11 @@ def command_error_json(command_id: object, error: InterlockError) -> dict[str, A
     return {"type": "error", "id": command_id, "error": code, "message": str(error)}
 
 
-def channels_problem(found: object) -> str:
+def channels_problem(requested: object) -> str:
     """Return what is wrong with the channels of a subscription; empty: nothing."""
-    if not isinstance(found, list) or not found:
+    if not isinstance(requested, list) or not requested:
         return "channels is required and must be a non-empty array"
-    channels = cast("list[Any]", found)
+    channels = cast("list[Any]", requested)
     wrong = [
         one for one in channels if not str(one).startswith("custom:") and one not in event_protocol.CHANNELS
     ]

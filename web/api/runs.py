@@ -53,7 +53,7 @@ class Runs:
             "updated_at": iso_time(drive.body.get("updated", drive.at)),
         }
 
-    def run_from_path(self, request: Request) -> served.Served:
+    def drive_from_path(self, request: Request) -> served.Served:
         """Return the drive that the address names. Raises `RefusedError`."""
         parse_uuid(thread := request.path_params["thread"], "thread")
         found = served.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
@@ -119,11 +119,11 @@ class Runs:
             found.append(self.run_json(made))
         return json_response(found)
 
-    def _follow_drive(
-        self, made: served.Served, after: int = -1, live: bool = False
+    def _follow_drive_pieces(
+        self, drive: served.Served, after_number: int = -1, only_new: bool = False
     ) -> AsyncIterator[drive_streams.EventPiece | None]:
         return drive_streams.follow_event_pieces(
-            self._home, made.id, lambda: self.queues.is_drive_unfinished(made.id), after, live
+            self._home, drive.id, lambda: self.queues.is_drive_unfinished(drive.id), after_number, only_new
         )
 
     async def create_and_stream(self, request: Request) -> Response:
@@ -132,7 +132,7 @@ class Runs:
         headers = {"location": f"{place}/stream", "content-location": place}
         self._schedule_temporary_removal(thread, made)
         found = drive_streams.encode_sse(
-            self._follow_drive(made), frozenset(), bool(given.get("stream_resumable"))
+            self._follow_drive_pieces(made), frozenset(), bool(given.get("stream_resumable"))
         )
         gone = self._stop_on_disconnect(made, given.get("on_disconnect") == "cancel")
         return drive_streams.EventStreamResponse(found, headers, gone)
@@ -146,12 +146,12 @@ class Runs:
     async def create_and_wait(self, request: Request) -> Response:
         thread, given, made = await self._enqueue_from_request(request)
 
-        async def found() -> Any:
+        async def await_result() -> Any:
             values = await self._await_drive_result(made)
             await self._remove_temporary_thread(thread, made)
             return values
 
-        return self._waiting_response(found(), made, given.get("on_disconnect") == "cancel")
+        return self._waiting_response(await_result(), made, given.get("on_disconnect") == "cancel")
 
     def _waiting_response(self, work: Any, drive: served.Served, stop_on_disconnect: bool) -> Response:
         found, headers = drive_streams.stream_spaces_until_result(work), _location_headers(drive, "join")
@@ -160,7 +160,7 @@ class Runs:
 
     async def _await_drive_result(self, drive: served.Served) -> Any:
         found = await drive_streams.read_final_values_or_error(
-            drive_streams.join_event_pieces(self._follow_drive(drive))
+            drive_streams.join_event_pieces(self._follow_drive_pieces(drive))
         )
         return await self._read_thread_values(drive) if found is None else found
 
@@ -206,10 +206,10 @@ class Runs:
         return json_response([select_fields(self.run_json(one), fields) for one in chosen], headers=headers)
 
     async def get_run(self, request: Request) -> Response:
-        return json_response(self.run_json(self.run_from_path(request)))
+        return json_response(self.run_json(self.drive_from_path(request)))
 
     async def delete_run(self, request: Request) -> Response:
-        one = self.run_from_path(request)
+        one = self.drive_from_path(request)
         if one.body["status"] in BUSY:
             await self.queues.stop_drive(one)
         self.threads.remove_drive(one)
@@ -217,7 +217,7 @@ class Runs:
 
     async def join_run(self, request: Request) -> Response:
         try:
-            one = self.run_from_path(request)
+            one = self.drive_from_path(request)
         except NotFoundError:
             return json_response({"__error__": _NO_RUN}, headers=_missing_run_headers(request))
         stops = request.query_params.get("cancel_on_disconnect") == "true"
@@ -225,7 +225,7 @@ class Runs:
 
     async def join_run_stream(self, request: Request) -> Response:
         try:
-            one = self.run_from_path(request)
+            one = self.drive_from_path(request)
         except NotFoundError:
             said = drive_streams.format_sse("error", dump_json(_NO_RUN))
             return Response(said, 200, _missing_run_headers(request), "text/event-stream")
@@ -235,7 +235,7 @@ class Runs:
             mode.replace("messages-tuple", "messages") for mode in given.getlist("stream_mode") if mode
         )
         found = drive_streams.encode_sse(
-            self._follow_drive(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
+            self._follow_drive_pieces(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
         )
         gone = self._stop_on_disconnect(one, given.get("cancel_on_disconnect") == "true")
         return drive_streams.EventStreamResponse(found, _location_headers(one, "stream"), gone)
@@ -250,10 +250,12 @@ class Runs:
                 422, f"Invalid stream mode: {wrong[0]}. Expected of {', '.join(_THREAD_MODES)}."
             )
         return drive_streams.EventStreamResponse(
-            self._follow_thread(self.threads.find_thread(request.path_params["thread"]), modes)
+            self._stream_thread_events(self.threads.find_thread(request.path_params["thread"]), modes)
         )
 
-    async def _follow_thread(self, thread: served.Served, modes: frozenset[str]) -> AsyncIterator[bytes]:
+    async def _stream_thread_events(
+        self, thread: served.Served, modes: frozenset[str]
+    ) -> AsyncIterator[bytes]:
         seen = {one.id for one in self.threads.list_drives(thread.id) if one.body["status"] not in BUSY}
         silent, of_runs = 0.0, frozenset[str]() if "run_modes" in modes else frozenset({"metadata"})
         while True:
@@ -261,7 +263,7 @@ class Runs:
             for one in fresh:
                 seen.add(one.id)
                 async for piece in drive_streams.encode_sse(
-                    self._follow_drive(one), of_runs, True, bool(of_runs)
+                    self._follow_drive_pieces(one), of_runs, True, bool(of_runs)
                 ):
                     if modes & {"run_modes", "lifecycle"}:
                         yield piece
@@ -283,7 +285,7 @@ class Runs:
                 yield b": heartbeat\r\n\r\n"
 
     async def cancel_run(self, request: Request) -> Response:
-        one = self.run_from_path(request)
+        one = self.drive_from_path(request)
         if one.body["status"] not in BUSY:
             raise NotFoundError(_IDLE)
         given = request.query_params

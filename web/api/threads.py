@@ -124,7 +124,7 @@ class Threads:
 
     def thread_json(self, thread: served.Served) -> dict[str, Any]:
         """Return a thread as programs read it."""
-        return self._build_thread_json(thread, self._find_run_row(thread), with_state=True)
+        return self._build_thread_json(thread, self._find_run_row(thread), with_values=True)
 
     def _listed_thread_json(
         self, thread: served.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
@@ -135,11 +135,11 @@ class Threads:
         try:
             found = self._build_thread_json(thread, row, with_state)
         except InterlockError:
-            found = self._build_thread_json(thread, row, with_state=False)
+            found = self._build_thread_json(thread, row, with_values=False)
         return select_fields(found, fields)
 
     def _build_thread_json(
-        self, thread: served.Served, row: RunRow | None, with_state: bool
+        self, thread: served.Served, row: RunRow | None, with_values: bool
     ) -> dict[str, Any]:
         status = self.thread_status(thread, row)
         changed = iso_time(_last_update_time(thread, row))
@@ -162,7 +162,7 @@ class Threads:
             if "copied" in thread.body:
                 del found["values"]
             return {**found, "error": taken_back["error"]} if taken_back else found
-        state = self._states.latest_values_and_interrupts(thread, row, status) if row and with_state else {}
+        state = self._states.latest_values_and_interrupts(thread, row, status) if row and with_values else {}
         error = drives[0].body.get("error") if drives else row and row.error
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
         if taken_back:
