@@ -223,7 +223,7 @@ def _find_new_likely_secrets(
 ) -> list[str]:
     """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2] for entry in snapshots.format_index_entries(first, last).split("\0") if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -384,7 +384,7 @@ def _build_commit(
             undone = _undone_index_entries(mirror, snapshots, repository_options, parent, env)
             run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=undone)
         changes = _exclude_paths(
-            snapshots.index_entries(repository_options["first"], repository_options["last"]), kept_back
+            snapshots.format_index_entries(repository_options["first"], repository_options["last"]), kept_back
         )
         run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=changes)
         tree = run_git("write-tree", folder=mirror.folder, env=env)

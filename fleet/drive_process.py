@@ -26,7 +26,7 @@ from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver_outcome, push_tools
 from interlock.fleet.postgres_sessions import limit_idle_time
 from interlock.services.sandbox.sandbox import sandbox_error_cause
-from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
+from interlock.services.secrets.environment import clear_own_environment, without_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
 TRY_AGAIN = 3
@@ -42,7 +42,7 @@ def main(run: str, state_directory: str) -> int:
     threading.Thread(target=exit_when_worker_ends, daemon=True).start()
     clear_own_environment()
     limit_idle_time(_IDLE_S)
-    limits, env = FleetLimits(), drop_store_variables(os.environ)
+    limits, env = FleetLimits(), without_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here

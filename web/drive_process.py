@@ -21,7 +21,7 @@ from typing import Any
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Client, Options, RunRow, rate_limits, served
 from interlock.engine.client.program_drive import ProgramCall
-from interlock.services.files.disk import make_private_directory, make_private_file, path_below
+from interlock.services.files.disk import make_private_directory, make_private_file, require_path_below
 from interlock.services.process.identity import (
     ProcessIdentity,
     current_process,
@@ -50,7 +50,7 @@ class DriveJob:
 
 def live_events_file(home: Path, run: str) -> Path:
     """Return where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
-    return path_below(home / "live", f"{run}.jsonl")
+    return require_path_below(home / "live", f"{run}.jsonl")
 
 
 class AdoptedProcess:

@@ -15,8 +15,8 @@ from interlock.engine.store import Store, open_reader, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.services.files.disk import (
     make_private_directory,
-    path_below,
     replace_private_file,
+    require_path_below,
 )
 from interlock.state.clock import unix_time
 from interlock.state.errors import STOPPED, RunError, StoreError, UserError
@@ -315,7 +315,7 @@ def delete_seal(home: Path, run: str) -> None:
 
 
 def _seal_path(home: Path, run: str) -> Path:
-    return path_below(home / "seals", run)
+    return require_path_below(home / "seals", run)
 
 
 def read_options(conn: Connection, run: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def record_of(services: DriveServices, hooked: str) -> Record:
 def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    services.mcp().replay(recorded_servers(journal.conn))
+    services.mcp().switch_to_replay(recorded_servers(journal.conn))
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
@@ -162,11 +162,11 @@ class RecordedContext:
     def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
-    def facts(self) -> SystemFacts:
-        facts = self._inner.facts()
+    def system_facts(self) -> SystemFacts:
+        facts = self._inner.system_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)

@@ -11,15 +11,15 @@ from interlock.services.files.filesystem import Anchor
 from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
 from interlock.services.files.protected import (
     ProtectedPaths,
-    find_private_twin,
-    find_stored_output,
+    find_private_hard_link,
     first_private_name,
     fold_name,
+    is_path_through_process,
     is_private_name,
-    is_process_path,
-    parse_output_name,
+    parse_stored_output_name,
     resolve_links,
-    resolve_plan_path,
+    resolve_path_of_plan,
+    resolve_stored_output,
     to_intended_path,
 )
 from interlock.state.errors import ConfigError, UserError
@@ -92,14 +92,14 @@ class FolderWorkspace:
         return real
 
     def _find_stored_output(self, path: str) -> Path | None:
-        name = parse_output_name(path)
+        name = parse_stored_output_name(path)
         if not (self._outputs and name):
             return None
         if not os.path.lexists(path):
             path = str(self._outputs / name)  # as another host knows it
             if not os.path.lexists(path):
                 self.fetch_output(name)
-        return find_stored_output(self._outputs, path)
+        return resolve_stored_output(self._outputs, path)
 
     def writable(self, path: str) -> Path:
         """See `Workspace.writable`; git-ignored files may be written."""
@@ -130,10 +130,10 @@ class FolderWorkspace:
             real = resolve_links(absolute)
         except PathRefused:
             return None
-        if resolve_plan_path(self.plans, path) is not None:
+        if resolve_path_of_plan(self.plans, path) is not None:
             return None
         written = Path(os.path.normpath(absolute))
-        if _is_process_path(absolute, written, real) and not absolute.is_relative_to("/dev"):
+        if _is_leading_through_process(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
         return next(
@@ -141,7 +141,7 @@ class FolderWorkspace:
         )
 
     def plan_file(self, path: str) -> Path | None:
-        return resolve_plan_path(self.plans, path)
+        return resolve_path_of_plan(self.plans, path)
 
     def relative(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
@@ -291,7 +291,7 @@ class FolderWorkspace:
             raise self._outside_error(path)
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
-        if _is_process_path(absolute, written, real):
+        if _is_leading_through_process(absolute, written, real):
             raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
         if ".." in absolute.parts and self._root_of(resolve_links(written)) is None:
@@ -301,7 +301,7 @@ class FolderWorkspace:
             if top and (found := first_private_name(names_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
         hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
-        if twin := find_private_twin(real, root, hides):
+        if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
             )
@@ -331,9 +331,9 @@ class FolderWorkspace:
         return root is not None and DEPENDENCIES in map(fold_name, names_below(path, root))
 
 
-def _is_process_path(absolute: Path, written: Path, real: Path) -> bool:
+def _is_leading_through_process(absolute: Path, written: Path, real: Path) -> bool:
     """Return whether a path leads each process elsewhere; `written`: the path without `..`."""
-    return (written != real or ".." in absolute.parts) and is_process_path(absolute)
+    return (written != real or ".." in absolute.parts) and is_path_through_process(absolute)
 
 
 def names_below(path: Path, root: Path) -> Sequence[str]:

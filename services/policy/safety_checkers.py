@@ -9,10 +9,10 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from interlock.services.policy.decision import rule_name
 from interlock.services.policy.matching import (
     Match,
+    is_matching_non_shell_call,
     is_path_name,
-    iterate_leaves,
-    match_restriction,
-    matches_non_shell_call,
+    iterate_named_strings,
+    match_restricting_rule,
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
@@ -100,7 +100,7 @@ def _path_arguments(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tu
     """Yield (argument, value) for arguments that are paths by name, also in lists and objects."""
     included = cast(list[str], checker.config.get("included_args", []))
     excluded = cast(list[str], checker.config.get("excluded_args", []))
-    for name, value in iterate_leaves("", args):
+    for name, value in iterate_named_strings("", args):
         word = name.rpartition(".")[2]
         if word in excluded or name in excluded:
             continue
@@ -123,7 +123,7 @@ class SafetyCheckers:
     ) -> list[CheckerAnswer]:
         """Return the checkers' answers for a call; `line` is set for shell calls."""
         about = self._book.applicable_rules(call, risk, mode, hints)
-        wanted = [r for r in about if _is_concerned(r, call, line)]
+        wanted = [r for r in about if _is_checker_applicable(r, call, line)]
         if not wanted:
             return []
         key = (call.id, call.name, mode, to_searchable_json(call.args))
@@ -170,11 +170,11 @@ class SafetyCheckers:
             return "deny", f"The safety checker {checker.name} failed: {error}."
 
 
-def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
+def _is_checker_applicable(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
     """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return matches_non_shell_call(rule, call.args, None)
+        return is_matching_non_shell_call(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
-    return any(match_restriction(rule, command, call.args) is not Match.NO for command in commands)
+    return any(match_restricting_rule(rule, command, call.args) is not Match.NO for command in commands)
