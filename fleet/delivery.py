@@ -22,7 +22,7 @@ from interlock.engine.checkouts import run_repository
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
-from interlock.engine.read import RunRow, exact_run, find_run
+from interlock.engine.read import RunRow, find_exact_run, find_run
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
@@ -247,7 +247,7 @@ def _withheld_paths(repository_options: Mapping[str, str]) -> list[str]:
 def _push_run_id(home: Path, run: str, snapshot: str) -> str:
     """Return the id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {snapshot}")
-    while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
+    while (before := find_exact_run(home, name)) and before.status in ("failed", "cancelled"):
         name = derive_run_id(f"delivery of {run} at {snapshot}, after {name}")
     return name
 

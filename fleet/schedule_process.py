@@ -13,7 +13,7 @@ from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
 from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.options import Options
-from interlock.engine.read import exact_run
+from interlock.engine.read import find_exact_run
 from interlock.engine.store import Store, open_reader, queue
 from interlock.fleet.drive_process import TRY_AGAIN, exit_when_worker_ends
 from interlock.state.errors import BusyError, InterlockError, StoreError
@@ -42,9 +42,9 @@ def main(schedule_name: str, due: str, state_directory: str) -> int:
 def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
     """Return the run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
-    if exact_run(home, run):  # before a kill
+    if find_exact_run(home, run):  # before a kill
         return run, ""
-    earlier = exact_run(home, schedule.run)
+    earlier = find_exact_run(home, schedule.run)
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.read.calls import Call, calls, results
+from interlock.engine.read.calls import Call, list_calls, results_by_call_id
 from interlock.engine.store.chain import read_messages_up_to
 from interlock.engine.store.runs import RowsToExport, Trace
 from interlock.services.models.names import provider_name
@@ -67,8 +67,8 @@ class Spans:
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
             yield self._model_span(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
-        made = [call for call in calls(self._home, self._run) if call.state == "done"]
-        told = results(self._home, self._run) if self._content else {}
+        made = [call for call in list_calls(self._home, self._run) if call.state == "done"]
+        told = results_by_call_id(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
                 yield self._tool_span(

@@ -190,7 +190,7 @@ async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
 async def get_run_diagram(page: PageContext, request: Request) -> Any:
     row = await _run_with_loadable_graph(page, request)
     path = await asyncio.to_thread(page.client.graph_path, row.run)
-    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
+    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.has_session_hooks)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
 
@@ -199,7 +199,7 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
     row = await _run_with_loadable_graph(page, request)
     step = read_query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
-    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
+    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.has_session_hooks)
     marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 

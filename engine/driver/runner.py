@@ -59,7 +59,7 @@ from interlock.engine.driver.run_definition import (
 from interlock.engine.driver.stop import Stop, exit_if_blocked
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.integrity import blame_damaged_rows
@@ -415,7 +415,7 @@ async def _drive_under_lease(
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
     is_told = prepared.settings.general.notify.wanted and door.rewire is None
-    before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
+    before = [request.id for request in list_waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:
         try:

@@ -369,7 +369,7 @@ class DriveQueues:
     def _requeue_killed_drive(self, drive: served.Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
         row, deaths = self.client.exact(drive.run) if drive.run else None, drive.body.get("deaths", 0) + 1
-        if drive.id in self._stopping or deaths > _MAX_DEATHS or (row and row.why not in ("", "died")):
+        if drive.id in self._stopping or deaths > _MAX_DEATHS or (row and row.end_reason not in ("", "died")):
             self._record_drive_failure(drive, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(drive)

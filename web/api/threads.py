@@ -326,9 +326,14 @@ class Threads:
             every = [(thread_id_of_run(run), run) for _, run in list_keyed(wanted, _ALL, 0)]
             return [*sorted(every, reverse=newest_first)]
         if sort_by == "status":
-            known = [wanted.rests] if wanted.rests else sorted(_RESTING_STATUSES, reverse=newest_first)
+            known = (
+                [wanted.rest_status]
+                if wanted.rest_status
+                else sorted(_RESTING_STATUSES, reverse=newest_first)
+            )
             each = (
-                (one, wanted if wanted.rests else self._narrow_filter_to_status(wanted, one)) for one in known
+                (one, wanted if wanted.rest_status else self._narrow_filter_to_status(wanted, one))
+                for one in known
             )
             return [(status, run) for status, which in each for _, run in list_keyed(which, limit, offset)]
         return [*list_keyed(wanted, limit, offset)]
