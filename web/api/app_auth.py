@@ -23,7 +23,7 @@ from interlock.web.endpoints import (
     RefusedError,
     check_role,
     error_response,
-    first_path_part,
+    first_path_segment,
     is_page_shell_path,
     read_json_body,
     read_json_list_body,
@@ -126,11 +126,11 @@ class AppAuth:
         """`app`: of a langgraph.json with `auth`."""
         self.app, self._auth = app, app.auth
 
-    def required_access(self, path: str, scope: Any) -> str:
+    def required_authentication(self, path: str, scope: Any) -> str:
         """What a request needs: `visitor`: to be let in by the app, `open`: nothing, `token`: one of Interlock's."""
-        if first_path_part(path) in API_PATHS:
+        if first_path_segment(path) in API_PATHS:
             return "visitor"
-        if first_path_part(path) in _PAGE_PATHS:
+        if first_path_segment(path) in _PAGE_PATHS:
             return "token"
         if self.app.routes is not None and has_route(self.app.routes, scope):
             return "visitor" if self.app.http.get("enable_custom_route_auth") else "open"
