@@ -19,15 +19,13 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from interlock.graphs.foreign_interrupts import TOOL_CALL, NodeInterrupts
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_requests import to_json_value
-from interlock.graphs.langgraph_internals import streaming_handler_base, task_of_callback
+from interlock.graphs.langgraph_internals import StreamingHandler, task_of_callback
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
 
-_Base: Any = streaming_handler_base()
 
-
-class ForeignCallbacks(_Base):
+class ForeignCallbacks(StreamingHandler):
     """LangChain's callbacks, called in the task or thread that they are about."""
 
     raise_error = True
