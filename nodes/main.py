@@ -6,8 +6,8 @@ from typing import Literal, get_args
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.check import append_check_rule, label_for_check
-from interlock.nodes.hooks import fire_hooks, fires, hook_context_message, prompt_end
+from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
+from interlock.nodes.hooks import fire_hooks, hook_context_message, hook_node, prompt_end_update
 from interlock.nodes.mcp import expand_server_prompt
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.charts import ApprovalModeChart, next_state
@@ -168,7 +168,7 @@ def _plan_mode_opening(deps: Deps, state: MainState) -> tuple[list[Message], str
     return [Message(role="user", origin="context", content=text)], "requirements"
 
 
-@fires(
+@hook_node(
     reads=("head", "asked"),
     writes=("head", "prompt", "hook_stage", "turn_status", "error"),
     labels=("passed", "stopped", "blocked"),
@@ -178,7 +178,7 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.message(state["asked"]).text}
     outcome = await fire_hooks("BeforeAgent", payload, state, runtime)
-    if end := prompt_end("BeforeAgent", outcome, "the prompt", runtime):
+    if end := prompt_end_update("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
             return {**end}
         without = _head_before_prompt(state["head"], transcript)
@@ -216,13 +216,13 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return {"head": append_our_message(runtime, state["head"], text)}
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return label_for_check(await fire_after_agent(state, runtime), runtime.context)
+    return route_accepted_answer_to_check(await fire_after_agent(state, runtime), runtime.context)
 
 
 async def fire_after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -248,7 +248,7 @@ async def fire_hooks_on_answer(answer: str, state: MainState, runtime: Runtime[D
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
         return {**anew, "label": "feedback", "head": head}
-    if end := prompt_end("AfterAgent", outcome, "the answer", runtime):
+    if end := prompt_end_update("AfterAgent", outcome, "the answer", runtime):
         return {**end, "hook_stage": "answered"}
     return {"label": "passed", "hook_stage": "admitted", "turn_status": "ok"}
 

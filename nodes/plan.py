@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import fires
+from interlock.nodes.hooks import hook_node
 from interlock.nodes.main import TurnEnd, append_our_message, fire_after_agent, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.calls import CallView, ToolResult
@@ -126,7 +126,7 @@ def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "fi
     return found
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked"),

@@ -7,8 +7,8 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.check import append_check_rule, label_for_check
-from interlock.nodes.hooks import fires
+from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
+from interlock.nodes.hooks import hook_node
 from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import load_request_and_answer, write_request_and_route
@@ -261,7 +261,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     return {"label": "feedback", "head": append_our_message(runtime, state["head"], text), "result": ""}
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "result", "fed_back"),
     writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked", "check"),
@@ -271,7 +271,7 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     result = runtime.context.transcript.message(state["result"]).text
     checked = cast(TaskState, await fire_hooks_on_answer(result, cast(MainState, state), runtime))
     accepted = checked.get("turn_status") == "ok"
-    return label_for_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+    return route_accepted_answer_to_check(checked, runtime.context) if accepted else {**checked, "result": ""}
 
 
 @node(

@@ -6,7 +6,7 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.check import context_sections, test_edit_messages
+from interlock.nodes.check import context_sections, first_test_edit_messages
 from interlock.nodes.context import format_memory_file
 from interlock.nodes.plan import PLANNED, phase_under_review, record_chart_events, track_plan
 from interlock.nodes.tools_approval import tool_info
@@ -174,7 +174,7 @@ def _test_edit_notes(deps: Deps, head: str, done: Sequence[_Done]) -> list[Messa
     """What the model is told at its first change of a test that was there."""
     metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
     changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
-    return test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
+    return first_test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
 def _answer_message(call: CallView, name: str, sent: ToolResult) -> Message:

@@ -7,8 +7,8 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.edit import current_strings
-from interlock.nodes.hooks import fire_hooks, fires
+from interlock.nodes.edit import strings_to_try
+from interlock.nodes.hooks import fire_hooks, hook_node
 from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_call
 from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, tool_info
 from interlock.nodes.tools_results import (
@@ -289,7 +289,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     deps, key, call = load_attempt(state, runtime)
     if state["edit_status"] == "applied":
         mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
-        tried = current_strings(
+        tried = strings_to_try(
             deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]}
         )
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
@@ -305,7 +305,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     return answer_call(deps, state, call, failed, "answered")
 
 
-@fires(
+@hook_node(
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
     labels=("allow", "ask", "changed", "blocked", "stopped"),

@@ -8,7 +8,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import fire_hooks, fires, wrap_hook_text
+from interlock.nodes.hooks import fire_hooks, hook_node, wrap_hook_text
 from interlock.nodes.requests import has_server_changed, load_request_and_answer, server_changed_result
 from interlock.nodes.subagent import agent_seconds_left
 from interlock.nodes.tools_approval import approval_mode_for, tool_info
@@ -199,7 +199,9 @@ def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteS
     return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
 
-@fires(reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output"))
+@hook_node(
+    reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output")
+)
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
     deps, key, call = load_attempt(state, runtime)

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import append_undone_note, has_ide
-from interlock.nodes.hooks import warn_about_hook
+from interlock.nodes.context import append_undone_note, has_editor
+from interlock.nodes.hooks import warn_hook_request_ignored
 from interlock.prompts import load_prompt
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
@@ -126,7 +126,7 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     What a person took back is told here, to the chain that is sent.
     """
     deps = runtime.context
-    label = "ide" if has_ide(state, deps) else "plain"
+    label = "ide" if has_editor(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or tokens_freed(messages, indices) < WORTH_TOKENS:
@@ -312,7 +312,7 @@ def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[De
             raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
         return replace_surrogates(text)
     except BadChangeError as problem:
-        warn_about_hook(event, outcome, str(problem), runtime)
+        warn_hook_request_ignored(event, outcome, str(problem), runtime)
         return ""
 
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import fire_hooks, fires, prompt_end
+from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update
 from interlock.nodes.loop_detectors import (
     StreamDetector,
     append_key,
@@ -331,7 +331,7 @@ def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
     return "" if answers_tool else "the answer is empty"
 
 
-@fires(
+@hook_node(
     reads=(*REQUEST, "hooked", "said", "candidate", "finish_reason"),
     writes=("head", "reply", "said", "turn_status", "error"),
     labels=("answered", "calls", "stopped", "blocked"),
@@ -345,7 +345,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "llm_response": answer_for_hooks(answer, state.get("finish_reason", "")),
     }
     outcome = await fire_hooks("AfterModel", payload, state, runtime)
-    if end := prompt_end("AfterModel", outcome, "the answer", runtime):
+    if end := prompt_end_update("AfterModel", outcome, "the answer", runtime):
         return {**end}
     record = state["candidate"]
     text = replacement_text("AfterModel", outcome, runtime)

@@ -29,7 +29,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_channels import missing_nodes
-from interlock.nodes.effects import wait_for_effects
+from interlock.nodes.effects import wait_for_running_effects
 from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
@@ -187,7 +187,7 @@ class Drive:
             with self.stop.token.held():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
-                await wait_for_effects(self.lease.run)
+                await wait_for_running_effects(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()
