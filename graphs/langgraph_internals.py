@@ -198,7 +198,7 @@ def write_update(config: RunnableConfig, update: Mapping[str, Any], targets: Ite
     ChannelWrite.do_write(config, [*entries, *ways])
 
 
-def start_state(targets: Sequence[str | Send]) -> dict[str, Any]:
+def state_to_start_at(targets: Sequence[str | Send]) -> dict[str, Any]:
     """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
     ways: dict[str, Any] = {EDGE + target: None for target in targets if isinstance(target, str)}
     if sent := [target for target in targets if not isinstance(target, str)]:

@@ -14,7 +14,7 @@ from interlock.nodes.requests import load_request_and_answer, rejection_result, 
 from interlock.nodes.tools_results import (
     CALL,
     earlier_calls,
-    policy_decision,
+    policy_decision_record,
     record_call_decision,
     record_person_decision,
 )
@@ -482,7 +482,7 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     key, call = amend_with_tried_strings(deps, state)
     mode = state["approval_mode"]
     verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
-    record_call_decision(runtime, key, policy_decision(verdict, mode))
+    record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         text = load_prompt("run/call_denied").text(
             tool=call.name, reason=verdict.deny_message or verdict.reason

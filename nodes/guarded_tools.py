@@ -36,7 +36,7 @@ from interlock.nodes.tools_approval import store_grant
 from interlock.nodes.tools_results import (
     hook_names,
     hook_reason,
-    policy_decision,
+    policy_decision_record,
     record_argument_change,
     record_call_decision,
     record_hook_decision,
@@ -135,7 +135,7 @@ async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     granted = next((rule for rule in rules if rule == own), None)
     if verdict.decision == "ask" and granted and _can_grant_always(deps, verdict):
         verdict = verdict.model_copy(update={"decision": "allow", "session": granted})
-    record_call_decision(call.runtime, call.attempt_key(attempt), policy_decision(verdict, mode))
+    record_call_decision(call.runtime, call.attempt_key(attempt), policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         raise RefusedError(load_prompt("run/call_denied").text(tool=call.view.name, reason=why))

@@ -99,7 +99,7 @@ async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionH
 
 
 @node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"), group="hooks")
-async def session_start_in_talk(
+async def session_start_in_conversation(
     state: SessionHooksInConversation, runtime: Runtime[Deps]
 ) -> SessionHooksInConversation:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""

@@ -13,10 +13,10 @@ from pydantic import ConfigDict, TypeAdapter
 from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.nodes.loop_detectors import (
     StreamDetector,
-    append_key,
-    cycle_length,
+    append_call_key,
     describe_cycle,
     hash_call,
+    repeated_cycle_length,
     shorten_text,
 )
 from interlock.prompts import load_prompt
@@ -106,9 +106,9 @@ class LoopReplay:
 
     def _watch_call(self, event: ToolCallEvent) -> None:
         self.stream.reset()
-        self._keys = append_key(self._keys, hash_call(event.name, event.args))
+        self._keys = append_call_key(self._keys, hash_call(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
-        if not self.off and (length := cycle_length(self._keys)):
+        if not self.off and (length := repeated_cycle_length(self._keys)):
             self._note_finding("tool_call", describe_cycle(self._names, length, event.args))
 
     def _apply_model_verdict(self, event: ModelVerdictEvent) -> None:

@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 
 from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
 from interlock.nodes.hooks import hook_node
-from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
+from interlock.nodes.main import TurnEnd, append_program_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
@@ -183,7 +183,7 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
-    head = append_our_message(runtime, state["head"], render_prompt("task_loop/remind"))
+    head = append_program_message(runtime, state["head"], render_prompt("task_loop/remind"))
     return {"label": _mistakes_label(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
@@ -241,7 +241,7 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if not feedback:
         return {"label": "go on", "mistakes": 0}
     text = render_prompt("task_loop/guidance", feedback=feedback)
-    return {"label": "go on", "mistakes": 0, "head": append_our_message(runtime, state["head"], text)}
+    return {"label": "go on", "mistakes": 0, "head": append_program_message(runtime, state["head"], text)}
 
 
 @node(
@@ -258,7 +258,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     if answer.choice == "proceed_once" and not feedback:
         return {"label": _accepted_label(state)}
     text = render_prompt("task_loop/feedback", feedback=feedback or "This isn't done.")
-    return {"label": "feedback", "head": append_our_message(runtime, state["head"], text), "result": ""}
+    return {"label": "feedback", "head": append_program_message(runtime, state["head"], text), "result": ""}
 
 
 @hook_node(
@@ -352,7 +352,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return cast(TaskState, await ended_by(loop, runtime))
 
 
-def head_to_resume_from(head: str, transcript: Transcript) -> str:
+def append_resume_note(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""

@@ -18,8 +18,8 @@ from interlock.nodes.turn_messages import (
     TurnRequest,
     apply_message_changes,
     build_turn_request,
+    hook_answer_text,
     read_hook_field,
-    replacement_text,
     request_for_hooks,
 )
 from interlock.nodes.turn_reply import accept_answer
@@ -149,7 +149,7 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
     request = await build_turn_request({**unchanged, "sticky_model": state["sticky_model"]}, deps)
     outcome = await fire_hooks("BeforeModel", {"llm_request": request_for_hooks(request)}, state, runtime)
-    if outcome.stop is None and (text := replacement_text("BeforeModel", outcome, runtime)):
+    if outcome.stop is None and (text := hook_answer_text("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
         return {**accept_answer(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
@@ -275,7 +275,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     left = deps.models.scale_estimate(model, count_tokens(messages) + _count_tool_tokens(tools))
     refused_again = state.get("overflows", 0) > 1
     changed = False
-    for index in _largest_outputs(messages):
+    for index in _output_indices_by_size(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
         before = count_tokens([messages[index]])
@@ -292,7 +292,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "full", "turn_status": "context_overflow", "error": error, "last_prompt_tokens": 0}
 
 
-def _largest_outputs(messages: Sequence[Message]) -> list[int]:
+def _output_indices_by_size(messages: Sequence[Message]) -> list[int]:
     sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 

@@ -244,7 +244,7 @@ class Assistants:
     def _compile_graph(self, one: Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object(one.body, "config")}
-        found = self.client.workflow(one.body["graph_id"]).configured(config)
+        found = self.client.workflow(one.body["graph_id"]).with_config(config)
         return found, found.compile()
 
     async def get_schemas(self, request: Request) -> Response:
