@@ -29,7 +29,7 @@ from interlock.engine.driver.run_config import RunConfig, apply_input, prepare_r
 from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow, exact_run
+from interlock.engine.read import RunRow, find_exact_run
 from interlock.engine.store import Store, state_home
 from interlock.engine.store.approvals import record_decision
 from interlock.engine.store.runs import NewRun, insert_run, read_run_options
@@ -94,7 +94,7 @@ async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerato
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
     lease = await acquire_lease(store, run)
     try:
-        begun = exact_run(store.home, run)
+        begun = find_exact_run(store.home, run)
         prepared = prepare_run(_run_options(store, begun, workflow, input), workflow.needs_model)
         drive = Drive(store, lease, workflow, prepared, EventBus([], redact=prepared.redact), Stop())
         try:

@@ -24,7 +24,7 @@ _POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
 
 
 def make_queue_app(store: Path | None = None) -> "App":
-    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
+    """Return the queue as a worker of this database uses it; without a store it uses that one's own connections."""
     from interlock.fleet.postgres_sessions import connection_string
 
     try:
@@ -67,7 +67,7 @@ def create_queue_indexes(conn: Connection) -> None:
                 conn.stored(f"create index {name} on procrastinate_jobs {columns}")
 
 
-def queue_definitions() -> str:
-    """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
+def queue_tables_sql() -> str:
+    """Return SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
     return "\n".join([make_queue_app().schema_manager.get_schema(), *indexes])

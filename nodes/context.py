@@ -63,7 +63,7 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
     if _is_part_left_out("environment", state):
         return {}
     deps = runtime.context
-    status = await deps.context.repository()
+    status = await deps.context.summarize_repository()
     text = render_prompt(
         "context/environment",
         date=f"{datetime.fromtimestamp(deps.clock.now()):%Y-%m-%d, %A}",
@@ -79,7 +79,7 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     if _is_part_left_out("directory", state):
         return {}
     deps = runtime.context
-    text = render_prompt("context/directory", tree=await deps.context.tree())
+    text = render_prompt("context/directory", tree=await deps.context.list_trees())
     return _store_part("directory", text, state, deps)
 
 
@@ -118,7 +118,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         return {}
     deps = runtime.context
     elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
-    files = [file for file in await deps.context.memory() if file.shown not in elsewhere]
+    files = [file for file in await deps.context.load_memory() if file.shown not in elsewhere]
     if not files:
         return {}
     for file in files:
@@ -181,7 +181,7 @@ async def _read_file_references(
     if not isinstance(prompt[0].content, str):  # a command's text, which already includes its files
         return []
     progress = Progress(what="looking for the files named with @", done=0, total=0, unit="files")
-    looking = runtime.context.context.references(prompt[0].text)
+    looking = runtime.context.context.resolve_references(prompt[0].text)
     found = await await_with_notices(looking, lambda: runtime.stream_writer(progress))
     for reference in found:
         if not reference.parts:
@@ -285,7 +285,7 @@ def has_editor(state: TurnState | ContextState, deps: Deps) -> bool:
 def current_ide_state(state: TurnState | ContextState, deps: Deps) -> IdeState:
     """The editor's current state. Raises `ConfigError`."""
     record = state.get("ide_given", "")
-    return deps.context.ide(deps.transcript.message(record).text if record else "")
+    return deps.context.ide_state(deps.transcript.message(record).text if record else "")
 
 
 def record_ide_state(now: IdeState, transcript: Transcript) -> str:

@@ -123,7 +123,7 @@ async def _prompt_kind_and_record(
     name, args = split_prompt(typed if isinstance(typed, str) else "")
     if not name:
         return "prompt", prompt
-    commands = deps.context.commands()
+    commands = deps.context.load_commands()
     for problem in (problem for other, problem in commands.broken.items() if other != name):
         runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
     if name in commands.usable:
@@ -137,7 +137,7 @@ async def _prompt_kind_and_record(
             "", [*before, Message(role="user", origin="person", content=text)]
         )
     if is_command_name(name):
-        raise _unknown_command_error(name, commands, deps.mcp.names())
+        raise _unknown_command_error(name, commands, deps.mcp.server_names())
     return "prompt", prompt
 
 
@@ -385,7 +385,7 @@ def after_command(state: CommandOut) -> Literal["filled", "stop"]:
 
 def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     name, args = split_prompt(deps.transcript.message(prompt).text)
-    command = deps.context.commands().usable.get(name)
+    command = deps.context.load_commands().usable.get(name)
     if command is None:
         raise RunError(
             f"Command {'/' + name!r} was removed after its prompt was given. Put it back, then resume."
@@ -405,7 +405,7 @@ async def _expand_command_template(
         elif piece.kind == "shell":
             texts.append(next(left, ""))
         else:
-            reference = await deps.context.file(piece.text.replace(ARGS, args))
+            reference = await deps.context.resolve_reference(piece.text.replace(ARGS, args))
             shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart))
             texts.append(shown.strip() or f"[{piece.text} isn't shown: {reference.reason}]")
     if args and ARGS not in command.prompt:

@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", 
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A server missing from settings is an error with the nearest names."""
     asked = load_mcp_request(state, runtime.context)
-    known = [view.name for view in runtime.context.mcp.views()]
+    known = [view.name for view in runtime.context.mcp.server_views()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
     if asked.server is None or asked.server in known:
         return fresh
@@ -49,8 +49,8 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
     asked = load_mcp_request(state, deps)
-    await deps.mcp.ready(asked.server)
-    views = [view for view in deps.mcp.views() if asked.server in (None, view.name)]
+    await deps.mcp.wait_until_ready(asked.server)
+    views = [view for view in deps.mcp.server_views() if asked.server in (None, view.name)]
     update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
     if asked.action == "list":
         return {**update, "label": "list"}
@@ -64,14 +64,14 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = load_mcp_request(state, runtime.context)
     return _result_update(
-        runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or "")
+        runtime.context, await runtime.context.mcp.read_resource(asked.server or "", asked.uri or "")
     )
 
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = load_mcp_request(state, runtime.context)
-    found = await runtime.context.mcp.prompt(asked.server or "", asked.name or "", asked.args)
+    found = await runtime.context.mcp.get_prompt(asked.server or "", asked.name or "", asked.args)
     return _result_update(runtime.context, found)
 
 
@@ -97,11 +97,11 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
     Raises `UserError` if the server has no such prompt or is unavailable.
     """
     command = _COMMAND.fullmatch(deps.transcript.message(prompt).text.strip())
-    if command is None or command["server"] not in deps.mcp.names():
+    if command is None or command["server"] not in deps.mcp.server_names():
         return prompt
     server, name = command["server"], command["name"]
-    await deps.mcp.ready(server)
-    (view,) = (v for v in deps.mcp.views() if v.name == server)
+    await deps.mcp.wait_until_ready(server)
+    (view,) = (v for v in deps.mcp.server_views() if v.name == server)
     known = {item.name: item.args for item in view.prompts}
     if name not in known:
         there = (
@@ -110,7 +110,9 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
             else _unavailable_reason(view)
         )
         raise UserError(f"MCP server {server!r} has no prompt {name!r}. {there}")
-    found = await deps.mcp.prompt(server, name, _parse_prompt_arguments(command["rest"] or "", known[name]))
+    found = await deps.mcp.get_prompt(
+        server, name, _parse_prompt_arguments(command["rest"] or "", known[name])
+    )
     if found.status != "success":
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
     text = render_prompt("run/mcp_prompt", server=server, prompt=name, text=escape_controls(found.content))
@@ -148,8 +150,8 @@ MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
 async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolResult:
     """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
-    await deps.mcp.ready(server if server in deps.mcp.names() else None)
-    views = {view.name: view for view in deps.mcp.views()}
+    await deps.mcp.wait_until_ready(server if server in deps.mcp.server_names() else None)
+    views = {view.name: view for view in deps.mcp.server_views()}
     if server not in views:
         there = ", ".join(views) or "none"
         return error_result("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")

@@ -26,7 +26,7 @@ from interlock.state.subagent import (
     SubagentState,
 )
 from interlock.state.text import format_count
-from interlock.tools.progress import UpdateScratchpadArgs
+from interlock.tools.control import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
 _FRESH: SubagentState = {

@@ -61,12 +61,12 @@ def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
-    connected = (v for v in deps.mcp.views() if v.status == "connected")
+    connected = (v for v in deps.mcp.server_views() if v.status == "connected")
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
     sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
         "agent": bool(state.get("agent")),
-        "git": deps.context.facts().in_git,
+        "git": deps.context.system_facts().in_git,
         "unattended": not deps.info.interactive,
         "open": not sandboxed,
         "sandboxed": sandboxed,
@@ -241,7 +241,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
     deps = runtime.context
     table = _section_table_name(state, deps)
-    found = None if state.get("agent") else deps.context.replacement(state.get("mode", ""))
+    found = None if state.get("agent") else deps.context.system_prompt_replacement(state.get("mode", ""))
     if found is None:
         return {"label": table, "source": "generated"}
     kept = (*_KEPT[state.get("flavour") or "main"], "appended")
@@ -281,7 +281,7 @@ GATHERS = {
 async def _gather_sections(
     table: Sequence[PromptSection], state: SystemPromptState, deps: Deps
 ) -> SystemPromptState:
-    await deps.mcp.ready()
+    await deps.mcp.wait_until_ready()
     agent, facts = bool(state.get("agent")), collect_facts(state, deps)
     lacks = {section.name: facts.lacks(section, agent) for section in table}
     return {
@@ -342,9 +342,9 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
 async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
     """Each section's text; empty: nothing to say."""
     names, facts = [*names], collect_facts(state, deps)
-    rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
+    rules = await deps.context.load_mode_rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
-        "appended": lambda: deps.context.facts().appended,
+        "appended": lambda: deps.context.system_facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
         "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
         "contract": lambda: _agent_contract_text(state.get("agent", ""), deps),

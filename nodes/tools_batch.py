@@ -164,7 +164,7 @@ def _subdirectory_memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[M
     if not paths:
         return []
     seen = context_sections(head, deps)
-    files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
+    files = deps.context.load_memory_near(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
     shown = tuple(TextPart(text=format_memory_file(f) + "\n", section=MEMORY + f.shown) for f in files)

@@ -229,7 +229,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := open_calls(history, deps.transcript):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
-    await deps.mcp.ready()
+    await deps.mcp.wait_until_ready()
     named = state.get("request_tools")
     mode = deps.modes.get(state.get("mode", ""))
     tools: list[ToolDeclaration] = []

@@ -2,16 +2,16 @@
 
 from importlib import import_module
 
-from interlock.state.entry_points import find_entry_point
+from interlock.state.entry_points import has_part
 from interlock.state.errors import SetupError
 from interlock.state.names import OTHER_NAMES
 from interlock.state.tooling import Tool
 from interlock.tools import NAMES
 
 _MODULES = (
-    *("apply_diff", "browser.action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
-    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
-    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
+    *("apply_diff", "browser.action", "codebase_search", "control", "generate_image", "grep_search"),
+    *("list_code_definition_names", "list_directory", "questions", "read_file", "replace"),
+    *("run_shell_command", "save_memory", "web", "write_file"),
 )
 _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 """Modules with a tool of a part that an installation can lack (`docs/plugins.md`)."""
@@ -19,9 +19,7 @@ _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 
 def _load_tools() -> dict[str, Tool]:
     """Import every tool whose part is here. Raise `SetupError` if one isn't in NAMES."""
-    here = (
-        name for name in _MODULES if name not in _PARTS or find_entry_point("interlock.parts", _PARTS[name])
-    )
+    here = (name for name in _MODULES if name not in _PARTS or has_part(_PARTS[name]))
     modules = (import_module(f"interlock.tools.{name}") for name in here)
     found = {
         tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)

@@ -14,7 +14,7 @@ from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, waiting_requests
+from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
 from interlock.engine.store.integrity import blame_damaged_rows
@@ -219,7 +219,7 @@ def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
         number_requests(drive.conn, drive.lease.run)
-    waiting = waiting_requests(drive.store.home, drive.lease.run)
+    waiting = list_waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 

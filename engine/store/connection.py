@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from interlock.engine.store.tables import TABLE, Again, Row, Statement, Write, deletion, insertion, updating
+from interlock.engine.store.tables import TABLE, Again, Row, Write, deletion, insertion, updating
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 
@@ -231,9 +231,11 @@ class Connection(ABC):
         """Delete the rows that meet every condition."""
         return self._write(deletion(table, where))
 
-    def run(self, statement: Statement, values: Values = ()) -> Rows:
-        """Write by a statement of its own."""
-        return self._write(Write(statement.writes, statement.sql, tuple(values), "statement"))
+    def run(self, sql: str, values: Values, tables: tuple[str, ...]) -> Rows:
+        """Write these tables by a statement that `insert`, `update` and `delete` can't express. It changes no audited
+        row.
+        """
+        return self._write(Write(tables, sql, tuple(values), "statement"))
 
     def _write(self, write: Write) -> Rows:
         with self.turn:

@@ -67,7 +67,7 @@ class ForeignSaver(Saver):
         values = self._all_formed(checkpoint["channel_values"])
         with self._one:
             made = super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
-            self._commit()
+            self.conn.flush()
         return made
 
     def _all_formed(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class ForeignSaver(Saver):
             super().put_writes(config, writes, task_id, task_path)
             if not given.keys() <= stored_channels.BOOKKEEPING:  # it is over, and asks nothing more
                 self._approvals.withdraw(f"interrupt:{task_id}:")
-            self._commit()
+            self.conn.flush()
 
     @override
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -186,9 +186,10 @@ class Saver(BaseCheckpointSaver[int]):
         self._stored.pop(thread_id, None)
 
     def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
-        self._commit()
-        columns = ", ".join(column for column in _COLUMNS)
-        newest = f"select {columns} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        self.conn.flush()
+        newest = (
+            f"select {', '.join(_COLUMNS)} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        )
         for *place, parent, kind, saved, metadata in self.conn.execute(newest, values).fetchall():
             writes = self.conn.execute(
                 f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = $3 "
@@ -284,7 +285,7 @@ class Saver(BaseCheckpointSaver[int]):
                     why = exception_line(error)
                     self.steps.save_failed(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
-            self._commit()
+            self.conn.flush()
 
     @contextmanager
     def _together(self) -> Generator[None]:
@@ -297,9 +298,6 @@ class Saver(BaseCheckpointSaver[int]):
             yield
             self.write()
         self.mark_buffer_written()
-
-    def _commit(self) -> None:
-        self.conn.flush()
 
     def _rows(self, thread: str, ns: str) -> _Rows:
         return self._waiting.setdefault((thread, ns), _Rows([], []))
@@ -390,10 +388,11 @@ class Saver(BaseCheckpointSaver[int]):
 
         `waiting`: interrupt id → its value.
         """
-        ready = {name: True for name in list_answered_interrupts(self.conn, run) if name in waiting}
-        below = {name: child_in(value) for name, value in waiting.items()}
-        return ready | {
-            name: True for name, child in below.items() if child and ended_subtask_status(self.conn, child)
+        answered = list_answered_interrupts(self.conn, run)
+        return {
+            name: True
+            for name, value in waiting.items()
+            if name in answered or ((child := child_in(value)) and ended_subtask_status(self.conn, child))
         }
 
     def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:

@@ -23,7 +23,7 @@ from interlock.services.files.disk import (
     sync_after,
     sync_directory,
 )
-from interlock.services.files.stamps import record_look
+from interlock.services.files.stamps import record_read
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -37,7 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
-    record_look(path)
+    record_read(path)
     try:
         return path.is_file()
     except OSError:
@@ -54,7 +54,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
         open_regular_file,
     )  # imports all tools: only when needed
 
-    record_look(path)
+    record_read(path)
     try:
         with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
@@ -308,9 +308,9 @@ class OutputFiles:
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
         """Store `data`; equal bytes get the same name. File and folder are durable on return."""
-        self._make_directory()
+        self._make_outputs_directory()
         if suffix == ".txt":
-            data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
+            data = self.redact.for_latin1_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (sha256(data)[:_NAME_LENGTH] + suffix)
         store_content(self.directory, path.name, data)
         self.on_complete(path)
@@ -318,7 +318,7 @@ class OutputFiles:
 
     def new_spool(self) -> Path:
         """See `Outputs.new_spool`: creates an empty file with a unique name."""
-        self._make_directory()
+        self._make_outputs_directory()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
@@ -332,7 +332,7 @@ class OutputFiles:
         if spool.exists():
             self.on_complete(spool)
 
-    def _make_directory(self) -> None:
+    def _make_outputs_directory(self) -> None:
         make_private_directory(self.directory)
         self.directory.chmod(OWNER_DIRECTORY)
 
@@ -357,7 +357,7 @@ def rename_to_hash(spool: Path, digest: str) -> Path:
     return named
 
 
-def remove_untouched(path: Path, since: float) -> None:
+def remove_if_not_stored_since(path: Path, since: float) -> None:
     """Remove a file unless it was stored after `since` (Unix time): then it is about to be referenced."""
     with lock_folder(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:

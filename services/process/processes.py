@@ -27,8 +27,8 @@ from interlock.services.process.supervisor_client import (
     freeze_commands,
     wait_readable,
 )
+from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
@@ -108,7 +108,7 @@ class SupervisedProcesses:
         try:
             return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            return Ended("not_started", None, None, _os_error_reason(error), 0, None, 0.0)
+            return Ended("not_started", None, None, _describe_start_error(error), 0, None, 0.0)
 
     async def start(
         self,
@@ -147,7 +147,9 @@ class SupervisedProcesses:
         try:
             return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            raise RunError(f"Command {label!r} could not be started: {_os_error_reason(error)}.") from error
+            raise RunError(
+                f"Command {label!r} could not be started: {_describe_start_error(error)}."
+            ) from error
 
     def background(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
@@ -227,7 +229,7 @@ class SupervisedProcesses:
         except WorkspaceChangedError:
             raise
         except (OSError, InterlockError) as error:
-            raise ValueError(_sandbox_failure(error)) from error
+            raise ValueError(_describe_sandbox_failure(error)) from error
 
     async def _enter_sandbox(
         self, stack: ExitStack, cwd: Path, *, alone: bool = True
@@ -240,7 +242,7 @@ class SupervisedProcesses:
                 partial(stack.enter_context, self._sandbox.enter_for_command(cwd, alone=alone))
             )
         except (OSError, InterlockError) as error:
-            raise ValueError(_sandbox_failure(error)) from error
+            raise ValueError(_describe_sandbox_failure(error)) from error
 
 
 T = TypeVar("T")
@@ -254,7 +256,7 @@ async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Await
                 return await attempt(stack, not left)
             except WorkspaceChangedError as error:
                 if not left:
-                    raise ValueError(_sandbox_failure(error)) from error
+                    raise ValueError(_describe_sandbox_failure(error)) from error
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -268,11 +270,11 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-def _sandbox_failure(error: Exception) -> str:
+def _describe_sandbox_failure(error: Exception) -> str:
     return f"its sandbox could not be made ({error})".replace(".)", ")")
 
 
-def _os_error_reason(error: OSError | ValueError) -> str:
+def _describe_start_error(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {str(error.filename)!r}" if error.filename else error.strerror
     return str(error)
@@ -294,7 +296,7 @@ class ProcessOutput:
         self._limit, self._head_limit = limit, int(limit * _HEAD_SHARE)
         self._tail_limit = limit - self._head_limit
         self._outputs = outputs
-        self._redacting = RedactingStream(redact.for_bytes()) if redact else None
+        self._redacting = RedactingStream(redact.for_latin1_bytes()) if redact else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._raw = bytearray()
         self._head = ""
@@ -405,7 +407,7 @@ _CHUNK = 65_536
 _STOP_S = GRACE_S + 6.0
 """By then a stopped supervisor has exited, or its processes can't be killed."""
 _DRAIN_S = 1.0
-"""Only processes that escaped their supervisor (`describe_escapes`) can keep the output open for longer."""
+"""Only processes that escaped their supervisor (`describe_possible_escapes`) can keep the output open for longer."""
 
 Why = Literal["exited", "timeout", "inactivity"]
 

@@ -72,7 +72,7 @@ class SupervisorSpawner:
                 self._door = door
             return self._door
 
-    def prestart(self) -> None:
+    def start_ahead_of_first_command(self) -> None:
         """While a model thinks: the first command needn't wait for Python's start. What fails, that command reports."""
         with suppress(OSError):
             self.ensure_started()
@@ -151,10 +151,12 @@ class SupervisedCommand:
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")
         with ExitStack() as stack:
-            asked = _hold_data(stack, b"\0".join(map(os.fsencode, fields)))
+            asked = _to_temporary_file(stack, b"\0".join(map(os.fsencode, fields)))
             if not isinstance(stdin, int):
                 stdin = (
-                    _open_file(stack, os.devnull, os.O_RDONLY) if stdin is None else _hold_data(stack, stdin)
+                    _open_file(stack, os.devnull, os.O_RDONLY)
+                    if stdin is None
+                    else _to_temporary_file(stack, stdin)
                 )
             folder = _open_file(stack, cwd, _FOLDER)
             ours, theirs = _open_pipes()
@@ -231,7 +233,7 @@ class SupervisedCommand:
     def _kill_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := find_orphans(self._mark, self.session)) and time.monotonic() < give_up:
+        while (found := find_orphaned_processes(self._mark, self.session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -255,7 +257,7 @@ class SupervisedCommand:
                 self.error = value
 
 
-def find_orphans(mark: str, session: int | None) -> list[int]:
+def find_orphaned_processes(mark: str, session: int | None) -> list[int]:
     """List live processes that carry the mark, are in the session (None: not known), or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
@@ -292,7 +294,7 @@ def _open_file(stack: ExitStack, path: str | Path, flags: int) -> int:
     return descriptor
 
 
-def _hold_data(stack: ExitStack, data: bytes) -> int:
+def _to_temporary_file(stack: ExitStack, data: bytes) -> int:
     """Hold `data` in a file rather than a pipe, which would have to be fed while it is read."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by the stack)
     file.write(data)
@@ -333,7 +335,7 @@ def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
     stopped: dict[int, int] = {}
     try:
         sessions, until = {*supervisors}, time.monotonic() + _WITHIN_S
-        while sessions and _stop_running(sessions, stopped) and time.monotonic() < until:
+        while sessions and _stop_running_processes(sessions, stopped) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         yield
     finally:
@@ -343,7 +345,7 @@ def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
             os.close(descriptor)
 
 
-def _stop_running(sessions: set[int], stopped: dict[int, int]) -> bool:
+def _stop_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool:
     """Stop what still runs; returns whether there was anything."""
     parents = _parents_by_pid(sessions)
     running = [pid for pid in parents if not _is_stopped(pid)]

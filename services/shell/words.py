@@ -5,7 +5,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.services.shell.model import LineFindings, Redirect, ShellCommand, TooMuch, Word, to_name_set
+from interlock.services.shell.model import (
+    LineFindings,
+    LineTooComplex,
+    Redirect,
+    ShellCommand,
+    Word,
+    to_name_set,
+)
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
@@ -204,7 +211,9 @@ class WordReader:
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
             scan.mark_dynamic(
-                splits=several, wild=several, foreign=not self._is_known_from_line(source, quoted, before)
+                splits=several,
+                wild=several,
+                foreign=not self._is_value_known_from_line(source, quoted, before),
             )
         else:
             scan.known.append("$")
@@ -221,7 +230,7 @@ class WordReader:
         self.at = known.end()
         return True
 
-    def _is_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
+    def _is_value_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
         """Return whether the value depends on the line and on what its commands print, and on no file's name.
         Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
 
@@ -260,7 +269,7 @@ class WordReader:
     def _read_substitution(self) -> None:
         self._level += 1
         if self._level > _DEEPEST:
-            raise TooMuch("it is nested too deeply")
+            raise LineTooComplex("it is nested too deeply")
         self.at += 2
         self.read_program(nested=True)
         if self.at >= len(self.text):
