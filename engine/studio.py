@@ -63,7 +63,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
                     drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
                 )
             if isinstance(input, Mapping):
-                own = self.workflow.validated(cast(Mapping[str, Any], input))
+                own = self.workflow.validate_input(cast(Mapping[str, Any], input))
                 input = first_state(self.workflow, own, drive, workflow_context(drive, prepared), prepared)
             kwargs["context"] = _with_emit(drive.services.deps)
             stream = cast(Any, super()).astream
@@ -113,7 +113,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
-        return apply_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
+        return apply_input(replace(options, workspace=Path.cwd()), workflow.validate_input(input))
     return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 

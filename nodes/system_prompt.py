@@ -253,7 +253,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
         "system": _record_prompt(texts, state.get("previous", ""), deps),
         "changed": [],
         "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept}
-        | _empty_sections(texts),
+        | _reasons_for_empty_sections(texts),
     }
 
 
@@ -298,7 +298,7 @@ async def _gather_sections(
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     texts = await _section_texts(state["sections"], state, deps)
-    empty = _empty_sections(texts)
+    empty = _reasons_for_empty_sections(texts)
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
@@ -308,7 +308,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
-def _empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _reasons_for_empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Section → what it lacks, of those without text."""
     names = (name for name, text in texts if not text.strip())
     filled = {name: SECTIONS[name].filled if name in SECTIONS else "" for name in names}
@@ -347,7 +347,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
         "appended": lambda: deps.context.system_facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
         "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
-        "contract": lambda: _agent_contract(state.get("agent", ""), deps),
+        "contract": lambda: _agent_contract_text(state.get("agent", ""), deps),
         _REPLACEMENT: lambda: "",
     }
     return [
@@ -356,7 +356,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
     ]
 
 
-def _agent_contract(agent: str, deps: Deps) -> str:
+def _agent_contract_text(agent: str, deps: Deps) -> str:
     definition = deps.agents.instance(agent).definition
     minutes = f"{definition.max_time_minutes:g}"
     return render_prompt(

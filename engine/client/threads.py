@@ -160,7 +160,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     chosen = with_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
-        app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
+        app = chosen.declared_graph(prepared.settings.agents.max_depth).compile(saver)
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
@@ -332,7 +332,7 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 
 def is_breakpoint(asked: WaitingRequest) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    return foreign_requests.is_breakpoint(asked.request)
+    return foreign_requests.is_breakpoint_request(asked.request)
 
 
 def _decisions_on_interrupt(asked: Sequence[WaitingRequest], answer: Any) -> list[Decision]:

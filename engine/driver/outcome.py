@@ -67,7 +67,7 @@ def conclude_drive(
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
         output = dump_output(pipeline.leave(snapshot.values, context))
-        ending = pipeline.ending(snapshot.values, output)
+        ending = pipeline.run_ending(snapshot.values, output)
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     _record_end(drive, status, details)
@@ -225,7 +225,7 @@ def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
 
 def _can_resume(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
     """Whether a resume has something to do."""
-    return status not in ENDED_WELL and (pipeline.continues or not output)
+    return status not in ENDED_WELL and (pipeline.can_continue or not output)
 
 
 def _workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -151,12 +151,12 @@ async def begin_run(
 ) -> Outcome:
     options = prepare_submission(options)
     chosen, source = _resolve_workflow(workflow, options)
-    inputs = chosen.validated(input)
+    inputs = chosen.validate_input(input)
     chosen.check_guard(options.guard)
     prepared = prepare_run(
         apply_input(replace(options, source=source), inputs), needs_model_here(chosen, options)
     )
-    prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
+    prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()

@@ -242,7 +242,9 @@ async def _applied(
     made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _point(one.step, one.replayed, chosen.repeatable(one.now)) for one in made if one.now is not None
+        _point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        for one in made
+        if one.now is not None
     ]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
@@ -314,7 +316,7 @@ def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in list_root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.repeatable(one.values))
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
     return [found[number] for number in sorted(found)]
 
 
@@ -446,7 +448,7 @@ async def _driven(
 def _asked(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    return json.dumps([shown, *chosen.request_place(request)], sort_keys=True)
+    return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
 
 
 def _folder(row: RunRow, store: Store) -> Path:

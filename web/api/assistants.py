@@ -221,7 +221,7 @@ class Assistants:
     def _compile_assistant_graph(self, assistant: served.Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
-        found = self.client.workflow(assistant.body["graph_id"]).configured(config)
+        found = self.client.workflow(assistant.body["graph_id"]).with_config(config)
         return found, found.compile()
 
     def get_schemas(self, request: Request) -> Response:
