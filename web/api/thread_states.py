@@ -30,7 +30,7 @@ class ThreadStates:
 
     def latest_values_and_interrupts(self, thread: Served, row: RunRow, status: str) -> dict[str, Any]:
         """Return values and interrupts as they were when a drive last ended."""
-        latest = self.newest_known_values_and_interrupts(thread)
+        latest = self.newest_known_values(thread)
         if status == "busy":
             latest = latest or {"values": None, "interrupts": None}
         elif latest.get("at") != row.updated:
@@ -39,7 +39,7 @@ class ThreadStates:
                 del self.cached[next(iter(self.cached))]
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
-    def newest_known_values_and_interrupts(self, thread: Served) -> dict[str, Any]:
+    def newest_known_values(self, thread: Served) -> dict[str, Any]:
         """Return values and interrupts that were noted last; empty: none were."""
         noted, seen = read_object_field(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
@@ -49,7 +49,7 @@ class ThreadStates:
         try:
             values, interrupts = self._read_current_values_and_interrupts(row)
         except (ValueError, TypeError):
-            values, interrupts = self.newest_known_values_and_interrupts(thread).get("values"), {}
+            values, interrupts = self.newest_known_values(thread).get("values"), {}
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
     def _read_current_values_and_interrupts(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:

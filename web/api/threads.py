@@ -219,10 +219,7 @@ class Threads:
             if is_visible("threads", one)
             and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (
-                not values
-                or matches_filter(values, self._states.newest_known_values_and_interrupts(one).get("values"))
-            )
+            and (not values or matches_filter(values, self._states.newest_known_values(one).get("values")))
         ]
         if status := body.get("status"):
             statuses = self._statuses_by_id(found)
