@@ -44,8 +44,10 @@ def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(CurrentDrive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            ends = NodeEnds(runtime.context, is_told=False)
-            left = await ends.wait_for_ends(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
+            ends = NodeEnds(runtime.context, has_callbacks=False)
+            left = await ends.wait_for_ends(
+                compiled.ainvoke(given, cast(Any, ends.with_task_submitter(get_config())))
+            )
         except GraphInterrupt as asked:
             raise RunError(
                 f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
-from interlock.services.config.formats import DotEnv, write_variables
+from interlock.services.config.formats import DotEnv, write_dotenv_variables
 from interlock.services.models.facts import ModelFacts, list_offered_models
 from interlock.services.models.model_table import FREE
 from interlock.services.models.model_table import price_table_version as price_table_version
@@ -76,7 +76,7 @@ def try_and_store_credentials(options: Options, provider: str, key: str, url: st
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
     check_server_address(f"{provider}:any", given)
     found = list_provider_models(provider, {**before, **given}) if can_test_provider(provider) else []
-    write_variables(_env_file(options), given)
+    write_dotenv_variables(_env_file(options), given)
     return found
 
 
@@ -88,7 +88,7 @@ def can_test_provider(provider: str) -> bool:
 def remove_credentials(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _credential_variables(check_provider(provider))
-    write_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
+    write_dotenv_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
     return _read_credential(provider, options, _load_environment(options)).source
 
 

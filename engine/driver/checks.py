@@ -14,7 +14,7 @@ from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
+from interlock.services.hooks.hook_replies import HookEnvironment, Reply, python_isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, await_despite_cancel
@@ -126,7 +126,7 @@ class RunChecks:
     async def _run_command(
         self, folder: Path, command_prefix: tuple[str, ...], copied_workspace: Path | None
     ) -> CheckEnd:
-        env = {**self.around.variables(), **isolation_variables(self.command, self.workspace.root)}
+        env = {**self.around.variables(), **python_isolation_variables(self.command, self.workspace.root)}
         if copied_workspace:
             env = {
                 name: value.replace(str(self.workspace.root), str(copied_workspace))

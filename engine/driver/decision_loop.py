@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from interlock.engine.options import Decision, Outcome, Pending
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.read import find_run, list_waiting_requests
 from interlock.state.errors import BusyError, UserError
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def ask_until_settled(
             )
         if outcome.status != "waiting":
             break
-        requests = requests or [request.fields for request in waiting_requests(home, outcome.run)]
+        requests = requests or [request.fields for request in list_waiting_requests(home, outcome.run)]
         requests = [request for request in requests if request["id"] not in postponed]
         decisions = await asker.decide(outcome, requests) if requests else ()
         postponed |= {request["id"] for request in requests} - {decision.approval for decision in decisions}

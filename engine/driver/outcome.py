@@ -15,7 +15,7 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, waiting_requests
+from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
 from interlock.engine.store.chain import SqlChain
@@ -102,10 +102,10 @@ def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Excepti
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
         output = _dump_output(pipeline.leave(snapshot.values, drive.context))
-        ending = pipeline.ending(snapshot.values, output)
+        ending = pipeline.run_ending(snapshot.values, output)
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    can_resume = status not in ENDED_WELL and (pipeline.continues or not output)
+    can_resume = status not in ENDED_WELL and (pipeline.can_continue or not output)
     _record_end_in_row(drive, status, details)
     return Outcome(
         run=run,
@@ -217,7 +217,7 @@ def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
         number_requests(drive.conn, drive.lease.run)
-    waiting = waiting_requests(drive.store.home, drive.lease.run)
+    waiting = list_waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 

@@ -50,7 +50,7 @@ from interlock.engine.driver.run_definition import (
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.integrity import blame_damaged_rows
@@ -72,7 +72,7 @@ from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
 from interlock.graphs.pipeline import Pipeline
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, UserError
 from interlock.state.run import WorkflowInput
 from interlock.state.text import replace_surrogates
@@ -128,18 +128,18 @@ async def begin_run(
     else:
         chosen, source = workflow, None
         register_pipeline(workflow)
-    inputs = chosen.validated(input)
+    inputs = chosen.validate_input(input)
     chosen.check_guard(options.guard)
     needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
     prepared = prepare_run(options_with_input(replace(options, source=source), inputs), needs_model)
-    prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
+    prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()
     title = redact_prompt_and_warn(replace_surrogates(chosen.title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
-        "context_prompts": prompts_digest("context"),
+        "context_prompts": hash_prompts("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = repository_placeholder(options) or str(prepared.workspace.root)
@@ -385,7 +385,7 @@ async def _drive_under_lease(
     bus = EventBus(setup.renderers, redact=prepared.redact)
     lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
     is_told = prepared.settings.general.notify.wanted and setup.substitutes is None
-    before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
+    before = [request.id for request in list_waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: DriveInput) -> tuple[Outcome, set[str]]:
         with blame_damaged_rows(store.path):

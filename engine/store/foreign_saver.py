@@ -268,7 +268,7 @@ def saver_for(
         case "classes":
             return Saver(conn, steps, workflow.outcome, types=())
         case "any":
-            return ForeignSaver(conn, steps, workflow.thread_form(), approvals, Memory(path))
+            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, Memory(path))
 
 
 @contextmanager

@@ -282,7 +282,7 @@ def first_state_of(home: Path, run: str) -> dict[str, Any]:
 
 def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """(id, request, answer) of each request that was answered, in the order asked."""
-    for row in queries.answered(home, run):
+    for row in queries.list_answered_requests(home, run):
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 

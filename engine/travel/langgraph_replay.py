@@ -18,7 +18,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 
 from interlock.engine.masking import load_folder_redactor
-from interlock.engine.read import RunRow, step_rows
+from interlock.engine.read import RunRow, list_step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import decode_checkpoint
@@ -89,7 +89,7 @@ async def apply_record(
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app: Any = chosen.declared().compile(saver)
+        app: Any = chosen.declared_graph().compile(saver)
         if instead and instead.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
             raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
@@ -149,7 +149,7 @@ class _Record:
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)
-        steps = step_rows(home, row.run)
+        steps = list_step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
         self._tasks: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
-def parse_json(text: str) -> object:
+def parse_json_with_comments(text: str) -> object:
     """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
         return json.loads(_blank_comments(text), parse_constant=_refuse_constant)
@@ -208,7 +208,7 @@ def _parse_plain_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def write_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
+def write_dotenv_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
     """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
     from dotenv.parser import parse_stream
 

@@ -111,11 +111,11 @@ async def stream_with_timeouts(
             wait_s = stall_s if left_s is None else min(left_s, stall_s)
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
             timer = asyncio.timeout(wait_s)
-            put_off = ExtendableTimeout(timer, stall_s, deadline)
-            reminders = [*_schedule_reminders(loop, stall_s, wait_s, put_off, on_silence)]
+            timeout = ExtendableTimeout(timer, stall_s, deadline)
+            reminders = [*_schedule_reminders(loop, stall_s, wait_s, timeout, on_silence)]
             try:
                 async with timer:
-                    with subscribe_to_bytes(put_off.extend_for_bytes):
+                    with subscribe_to_bytes(timeout.extend_for_bytes):
                         item = await anext(source)
             except StopAsyncIteration:
                 return
@@ -124,7 +124,7 @@ async def stream_with_timeouts(
                     raise
                 if deadline is not None and loop.time() >= deadline:
                     raise TimeoutError(f"over {total_s:g} s") from error
-                raise StalledError(f"{put_off.describe_silence()}{limit}") from error
+                raise StalledError(f"{timeout.describe_silence()}{limit}") from error
             finally:
                 for reminder in reminders:
                     reminder.cancel()
@@ -137,13 +137,13 @@ def _schedule_reminders(
     loop: asyncio.AbstractEventLoop,
     stall_s: float,
     limit_s: float,
-    put_off: ExtendableTimeout,
+    timeout: ExtendableTimeout,
     on_silence: Callable[[float, float], None],
 ) -> Iterator[asyncio.TimerHandle]:
     """Report silence after each part of a stall but the last, as far as the wait lasts."""
 
     def remind(seconds: float) -> None:
-        if put_off.silent_s >= seconds * (1 - _TOLERANCE):
+        if timeout.silent_s >= seconds * (1 - _TOLERANCE):
             on_silence(seconds, limit_s)
 
     for part in range(1, _PARTS):
@@ -288,7 +288,7 @@ def _is_our_bug(error: Exception) -> bool:
     return inner == "interlock" and not _is_lost_connection(error) and type(error).__module__ in _PLAIN
 
 
-def is_empty_stream(error: Exception) -> bool:
+def is_empty_stream_error(error: Exception) -> bool:
     """Return whether LangChain reports a stream without chunks: for every provider, an answer without a finish
     reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)

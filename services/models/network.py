@@ -87,7 +87,7 @@ def describe_network_settings(env: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def normalized_client_environment() -> Generator[None]:
+def temporary_client_environment() -> Generator[None]:
     """Show clients that are made meanwhile certificates and proxies under names and in forms that they all know.
 
     Raises `UserError` as `trusted_file` and `check_proxies` do.

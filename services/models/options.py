@@ -130,12 +130,12 @@ _WAYS: Mapping[str, Callable[[str, str, int | None], Options | None]] = {
 """Client class → how a level is said."""
 
 
-def is_thinking_on(options: Mapping[str, Any]) -> bool:
+def has_thinking_on(options: Mapping[str, Any]) -> bool:
     """Return whether the options make Claude think, beside which it takes no temperature."""
     return "thinking" in options or "thinking" in options.get(BEDROCK_FIELDS, {})
 
 
-def effort_unsupported_notice(model: str, level: Thinking) -> str:
+def no_effort_notice(model: str, level: Thinking) -> str:
     """Return what the person reads, once, of a model that takes no level."""
     return f"Model {model!r} takes no thought level: {level!r} has no effect on it."
 
@@ -161,6 +161,6 @@ def find_refused_option(error: Exception, sent: Collection[str]) -> str:
     return next((name for name, named in _OPTIONS.items() if name in sent and named.search(text)), "")
 
 
-def drop_refused_options(options: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+def without_refused_options(options: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
     """Return the options that the model takes."""
     return {name: value for name, value in options.items() if name not in refused}
