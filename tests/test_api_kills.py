@@ -85,7 +85,7 @@ def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Pa
         with pytest.raises(drive_launcher.DriveDiedError, match="died before it began"):
             asyncio.run(drive_launcher.start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
     finally:
-        FORKER.end()
+        FORKER.stop_server()
 
 
 DEADLY = """

@@ -27,8 +27,8 @@ def forker() -> Forker:
     """Started when first needed: which server's databases are for stores is known by then."""
     made = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
     if shared.IS_OFFERED:
-        made.adopt(socket.socket(fileno=shared.given("forker")[1][0]))
-    atexit.register(made.end)
+        made.adopt_server(socket.socket(fileno=shared.given("forker")[1][0]))
+    atexit.register(made.stop_server)
     return made
 
 

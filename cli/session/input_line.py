@@ -302,7 +302,7 @@ def _add_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer
         if buffer.complete_state is not None:
             buffer.cancel_completion()
         elif session.busy:
-            session.cancel()
+            session.cancel_turn()
 
     @keys.add("escape", "escape", filter=typing & plain)
     def _clear(_: KeyPressEvent) -> None:

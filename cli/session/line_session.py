@@ -33,9 +33,9 @@ class LineTerminal:
         self.left = False
 
     async def run(self, session: Session, prompt: str, run: str | None) -> None:
-        self._cancel = session.cancel
+        self._cancel = session.cancel_turn
         self._listen()
-        session.begin()
+        session.start()
         if run:
             session.switch(run)
         if prompt:
