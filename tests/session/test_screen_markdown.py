@@ -119,7 +119,7 @@ STARTS = ("", "```python\n", "| a | b |\n|---|---|\n", "- ")
 )
 def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in characters parsed or highlighted."""
-    worked, parsed, code = list[int](), markdown.parse_blocks, Page.code
+    worked, parsed, code = list[int](), markdown.parse_blocks, Page.highlight_code
 
     def counted(lines: Sequence[str]) -> Any:
         worked.extend(len(line) + 1 for line in lines)
