@@ -164,7 +164,7 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
     again = Pastes()
     (entry,) = InputHistory(tmp_path, Path("/w"), again, str).load_history_strings()
     assert entry == "[pasted 3,000 characters #1] [pasted 50 lines #2]"
-    assert again.whole(entry) == f"{'z' * 3000} {text}"
+    assert again.expand_marks(entry) == f"{'z' * 3000} {text}"
 
 
 def test_a_file_that_grew_too_large_keeps_its_newest_entries(

@@ -126,12 +126,12 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
 
 def test_the_answer_that_came_otherwise_is_shown_once() -> None:
     events = [*answer("Nearly done.")]
-    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).finished()) == [
+    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).take_finished()) == [
         "Nearly done.",
         "",
     ]
     changed = made(*events, ev.Result(status="done", response="A hook said this."))
-    assert plain(changed.finished()) == ["Nearly done.", "", "A hook said this.", ""]
+    assert plain(changed.take_finished()) == ["Nearly done.", "", "A hook said this.", ""]
 
 
 def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_paint() -> None:
@@ -154,8 +154,8 @@ def test_a_diff_that_was_asked_about_stands_once() -> None:
     result = ev.ToolResultEvent(
         tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff
     )
-    assert "  1 + b" in plain(made(result).finished())
-    assert plain(made(asked, result).finished()) == ["✓ Edit f · +1 −1", ""]
+    assert "  1 + b" in plain(made(result).take_finished())
+    assert plain(made(asked, result).take_finished()) == ["✓ Edit f · +1 −1", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:

@@ -88,7 +88,7 @@ def test_an_answer_doesnt_depend_on_how_it_was_cut(text: str, places: list[int])
 def test_what_streamed_reads_as_what_came_at_once(text: str) -> None:
     for theme in ("default", "no-color"):
         lines = text.split("\n")
-        whole = plain(page(theme).blocks(parse_blocks(lines), lines))
+        whole = plain(page(theme).layout_blocks(parse_blocks(lines), lines))
         assert plain(fed([*text], theme)) == whole
 
 
