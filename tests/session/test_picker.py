@@ -29,7 +29,7 @@ def picked(keys: str, rows: Sequence[Row] = ROWS) -> object:
             typed.send_text(keys)
             showing = asyncio.ensure_future(app.run_async())
             row = await asyncio.wait_for(picker.chosen, HANG_S)
-            app.end_session()
+            app.exit()
             await showing
             return row and row.value
 

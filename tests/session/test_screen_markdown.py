@@ -131,7 +131,7 @@ def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest
 
     monkeypatch.setattr(markdown, "LIMIT", 1000)
     monkeypatch.setattr(markdown, "parse_blocks", counted)
-    monkeypatch.setattr(Page, "code", highlighted)
+    monkeypatch.setattr(Page, "highlight_code", highlighted)
     stream = MarkdownStream(page())
     text = start + unit * (5_000 // len(unit))
     for at in range(0, len(text), 97):
