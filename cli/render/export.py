@@ -15,7 +15,7 @@ from interlock.cli.render.output import (
     format_amount,
     format_count,
     format_duration,
-    format_path,
+    format_node_path,
     is_diff,
     one_line,
     shorten,
@@ -39,20 +39,20 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 def draw_graph(
     workflow: "Pipeline | str",
-    shape: str,
+    image_format: str,
     depth: int,
     run: RunRow | None,
     call: str | None = None,
-    show: Sequence[str] | None = None,
+    node_groups: Sequence[str] | None = None,
 ) -> str | bytes:
     from interlock.engine.client.diagrams import GROUPS, render_diagram
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.for_this_user().life(run.run, workflow, call) if run else None
-        return render_diagram(workflow, shape, depth, life=life)
+        return render_diagram(workflow, image_format, depth, life=life)
     path = Client.for_this_user().graph_path(run.run, _open_request_lines(run.run)) if run else None
-    return render_diagram(workflow, shape, depth, path, show=show or GROUPS)
+    return render_diagram(workflow, image_format, depth, path, show=node_groups or GROUPS)
 
 
 def _open_request_lines(run: str) -> list[str]:
@@ -77,18 +77,20 @@ def _wrap_reason(text: str) -> list[str]:
     )
 
 
-def export_run(run: RunRow, shape: str) -> str:
+def export_run(run: RunRow, export_format: str) -> str:
     """A run's export as html, md or json."""
     record = Client.for_this_user().export(run.run)
-    if shape == "json":
+    if export_format == "json":
         return visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
         workflow = Client(options).workflow(run.workflow, with_own_nodes=True)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
-    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run)
-    return html_page(record, drawn) if isinstance(drawn, bytes) else markdown_report(record, drawn)
+    drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run)
+    return (
+        render_html_page(record, drawn) if isinstance(drawn, bytes) else render_markdown_report(record, drawn)
+    )
 
 
 class Part(NamedTuple):
@@ -115,11 +117,11 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def html_page(record: Record, drawn: bytes) -> str:
-    """The HTML page. `drawn`: the diagram as SVG."""
+def render_html_page(record: Record, diagram: bytes) -> str:
+    """The HTML page. `diagram`: the diagram as SVG."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    svg = drawn.decode()
+    svg = diagram.decode()
     body = "\n".join(_part_to_html(part, svg[svg.index("<svg") :]) for part in _run_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
@@ -129,10 +131,10 @@ def html_page(record: Record, drawn: bytes) -> str:
     )
 
 
-def markdown_report(record: Record, drawn: str) -> str:
-    """The Markdown report. `drawn`: the diagram as Mermaid text."""
+def render_markdown_report(record: Record, diagram: str) -> str:
+    """The Markdown report. `diagram`: the diagram as Mermaid text."""
     return escape_controls(
-        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, drawn)) + "\n"
+        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, diagram)) + "\n"
     )
 
 
@@ -155,7 +157,7 @@ def _run_parts(record: Record) -> Iterator[Part]:
     yield from _table_parts(
         "Decisions of people", ("when", "who", "what", "decision"), map(_decision_row, record["answered"])
     )
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_path(record["path"])))
+    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_node_path(record["path"])))
     yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
     used = _table_parts(
         "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
@@ -186,10 +188,12 @@ def _message_text(message: Record) -> str:
 
 
 def _is_context_message(message: Record) -> bool:
-    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_text(message))
+    return message["role"] == "system" or (
+        message.get("origin") == "context" and not _taken_back_text(message)
+    )
 
 
-def _undone_text(message: Record) -> str:
+def _taken_back_text(message: Record) -> str:
     """What a person took back, if the message tells the model that."""
     content: str | Sequence[Record] = message.get("content", "")
     parts = () if isinstance(content, str) else content
@@ -208,7 +212,7 @@ def _conversation_parts(record: Record) -> Iterator[Part]:
     for message in record["messages"]:
         if message["role"] == "tool" or _is_context_message(message):
             continue
-        if text := _undone_text(message):
+        if text := _taken_back_text(message):
             yield from (Part("soft", line) for line in text.splitlines())
             continue
         if message["role"] != said:
@@ -351,10 +355,10 @@ def _escape_name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _part_to_markdown(part: Part, drawn: str) -> Iterator[str]:
+def _part_to_markdown(part: Part, diagram: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
-            yield from _code_block_lines(drawn, "mermaid")
+            yield from _code_block_lines(diagram, "mermaid")
         case "asked" | "text" | "block":
             if part.text:
                 yield from _code_block_lines(part.text, "diff" if is_diff(part.text) else "text")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
+from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark_and_colour
 from interlock.cli.render.output import (
     format_amount,
     format_count,
@@ -75,7 +75,7 @@ def prompt_lines(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[T
 
 def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line for the call, its output folded below; an error that doesn't fit gets lines of its own."""
-    mark, colour = call_mark(event)
+    mark, colour = call_mark_and_colour(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
     what = Text.assemble((mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_line(event)))
@@ -283,7 +283,7 @@ class DriveProgress:
         if isinstance(event, ToolOutput):
             call = self._calls.setdefault(key, _make_call(event.agent, one_line(event.tool_id), now))
             call.started = True
-            call.printed.feed(event.text)
+            call.printed.add_output(event.text)
             return
         call = self._calls[key] = _make_call(
             event.agent, mark_shell_command(event.tool_name, call_line(event)), now
@@ -297,7 +297,7 @@ class DriveProgress:
         """Remove the call; returns its output, None if the call is unknown."""
         call = self._calls.pop((event.agent, event.tool_id), None)
         if call:
-            call.printed.end()
+            call.printed.end_output()
         return call.printed if call else None
 
     def record_agent(self, event: AgentStart, now: float) -> None:
@@ -315,7 +315,7 @@ class DriveProgress:
     def update_spinner(self, event: Asking | Finished | Progress | NodeStart) -> None:
         """Take in an event that only moves the spinner."""
         if not isinstance(event, Asking):
-            self.bar.feed(event)
+            self.bar.update(event)
         if isinstance(event, Asking):
             self.doing = "" if event.agent else describe_model_stage(event)
         elif isinstance(event, Finished):

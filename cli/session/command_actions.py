@@ -17,7 +17,7 @@ from interlock.cli.session.external_programs import show_command_output, split_s
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_window
 from interlock.engine.client.file_changes import FileChange
@@ -128,7 +128,7 @@ async def _choose_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
         raise UserError(
-            f"No theme {name!r}.{suggest_nearest(name, [*THEMES])} There are {', '.join(THEMES)}."
+            f"No theme {name!r}.{nearest_names_hint(name, [*THEMES])} There are {', '.join(THEMES)}."
         )
     session.screen.theme = found
     await _save_setting(session, "ui", "theme", found.name)

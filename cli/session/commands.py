@@ -21,7 +21,7 @@ from interlock.cli.session.external_programs import (
     split_shell_words,
 )
 from interlock.cli.session.session import Session
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import Outcome, travel
 from interlock.engine.client.choices import start_plan_mode
 from interlock.state.command import NAME
@@ -354,7 +354,7 @@ def find_slash_command(session: Session, name: str) -> SlashCommand:
     hint = (
         f" It could be {', '.join(f'/{n}' for n in begun)}."
         if begun
-        else suggest_nearest(name, [*there, *_BY_ALIAS])
+        else nearest_names_hint(name, [*there, *_BY_ALIAS])
     )
     raise UserError(f"No command '/{name}'.{hint} All of them: /help")
 

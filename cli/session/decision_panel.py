@@ -13,7 +13,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyPressEvent
 from rich.text import Text
 
-from interlock.cli.decisions import edit_arguments
+from interlock.cli.decisions import decide_with_edited_arguments
 from interlock.cli.render.output import Paint, is_diff, one_line, visible
 from interlock.cli.render.pending_requests import request_lines
 from interlock.cli.session import blocks
@@ -155,7 +155,11 @@ class DecisionPanel:
         if way.takes == "arguments":
             try:
                 self._resolve(
-                    [await self._terminal.run_in_whole_terminal(lambda: edit_arguments(self.request))]
+                    [
+                        await self._terminal.run_in_whole_terminal(
+                            lambda: decide_with_edited_arguments(self.request)
+                        )
+                    ]
                 )
             except UserError as error:
                 self.problem = str(error)
@@ -282,10 +286,15 @@ def request_text(request: Request, count: str, color: bool) -> str:
     """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
     text = io.StringIO()
     paint = Paint(text)
-    paint.on = color
+    paint.has_colours = color
     more = f": [{_VIEW}]"
-    paint.print_all(
-        ["", *request_lines(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
+    paint.print_lines(
+        [
+            "",
+            *request_lines(
+                request, count, paint, PREVIEW_LINES, more, omits_preview=True, answered_by_key=True
+            ),
+        ]
     )
     return text.getvalue().strip("\n")
 

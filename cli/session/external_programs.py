@@ -26,7 +26,7 @@ from interlock.cli.render.output import (
     one_line,
     redact_secrets,
     redirect_output,
-    stdout_paint,
+    result_paint,
     strip_terminal_codes,
 )
 from interlock.cli.render.workflow_results import result_lines
@@ -78,8 +78,8 @@ def render_result(workflow: str, output: Mapping[str, Any]) -> Text:
     """What `interlock run WORKFLOW` shows of its output on a terminal."""
     page = _Page()
     with redirect_output(page, page):
-        paint = stdout_paint()
-        paint.print_all(result_lines(workflow, output, paint), reading=True)
+        paint = result_paint()
+        paint.print_lines(result_lines(workflow, output, paint), keeps_lines=True)
     return Text.from_ansi(page.getvalue().rstrip())
 
 

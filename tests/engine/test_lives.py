@@ -12,7 +12,7 @@ from commands import Run
 from folders import put
 from scripted import tools
 
-from interlock.cli.commands.show import call_lines
+from interlock.cli.commands.show import newest_call_lines
 from interlock.cli.render.output import Paint
 from interlock.engine import Decision, Outcome, run_sync
 from interlock.engine.client import Client
@@ -85,7 +85,9 @@ def test_a_call_under_way_says_since_when(tmp_path: Path) -> None:
             client = Client(stage.options)
             run = client.runs()[0].run
             life = client.life(run, "tool-call", "1")
-            seen.append((f"{life.now} {life.mark}", "\n".join(call_lines(client, run, Paint(io.StringIO())))))
+            seen.append(
+                (f"{life.now} {life.mark}", "\n".join(newest_call_lines(client, run, Paint(io.StringIO()))))
+            )
 
     run_sync("main", {"prompt": "go"}, options=replace(stage.options, approval_mode="yolo"), renderers=[look])
     ((now, shown),) = seen
