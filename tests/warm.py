@@ -61,8 +61,8 @@ class Warm(Fork):
         words = ("terminal" if terminal else "", str(program or ""), *arguments)
         with Path(os.devnull).open("r+b") as nothing:
             streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
-            door = forker().door().fileno()
-            super().__init__(forker().asked("forker", words, env, str(cwd), (*streams, door)))
+            door = forker().connect_to_server().fileno()
+            super().__init__(forker().request_fork("forker", words, env, str(cwd), (*streams, door)))
         for end in ends:
             os.close(end)
 
