@@ -67,7 +67,7 @@ class Agent:
         self._client_gone = asyncio.Event()
 
     async def serve(self) -> None:
-        """Until the client is gone, or a signal comes. Ends the process."""
+        """Serve until the client is gone, or a signal comes; ends the process."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._client_gone.set)
         self._wire.start(self._start_answering, self._client_gone.set)
@@ -232,7 +232,7 @@ class Agent:
     async def _open_editor_session(
         self, name: str, options: Options, run: str = "", replay: bool = False
     ) -> "EditorSession":
-        """A session that shows a run, or begins one. `replay`: its conversation is sent."""
+        """Open a session that shows a run, or begins one. `replay`: its conversation is sent."""
         from interlock.acp.session import EditorSession
 
         assert self._client_capabilities is not None
@@ -249,6 +249,7 @@ class Agent:
         return session
 
     def _describe_and_announce(self, session: "EditorSession") -> dict[str, Any]:
+        """Return a session's modes and options; its commands are announced after the answer."""
         asyncio.get_running_loop().call_soon(session.announce_commands)
         return session.session_options.modes_and_options()
 
@@ -266,7 +267,7 @@ class Agent:
         return shown
 
     def _session_options(self, params: Params) -> Options:
-        """Options of a session: the folder, further folders, and the client's MCP servers."""
+        """Return the options of a session: the folder, further folders, and the client's MCP servers."""
         more = [
             _require_directory(d)
             for d in cast(list[object], _optional_param(params, "additionalDirectories", list) or [])
@@ -296,7 +297,7 @@ _METHODS: dict[str, Answer] = {
 
 
 def _terminal_auth_method() -> Frame:
-    """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    """Return the sign-in for clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
     name = "Choose a model in a terminal"
     command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
     return {
@@ -310,7 +311,7 @@ def _terminal_auth_method() -> Frame:
 
 
 def _preimport_modules() -> None:
-    """While the person has still to type."""
+    """Import what a session needs, while the person has still to type."""
     import_module("interlock.acp.session")
     import_module("interlock.engine.driver.runner")
 
@@ -348,7 +349,7 @@ def _require_directory(value: object) -> Path:
 
 
 def _parse_mcp_server(server: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """One of the client's MCP servers as settings name it."""
+    """Return name and settings of one of the client's MCP servers."""
     try:
         name = str(server["name"])
         if server.get("type") in ("http", "sse"):

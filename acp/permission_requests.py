@@ -23,7 +23,7 @@ _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 
 
 def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
-    """Option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
+    """Return option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
         questions = describe_request(request).questions
@@ -45,19 +45,19 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 
 def _option_label(way: AnswerChoice) -> str:
-    """With what an *always* covers."""
+    """Return an option's label, with what an *always* covers."""
     return visible("no" if way.choice == "reject" and not way.text else way.scoped)
 
 
 def is_answered_with_text(request: Pending) -> bool:
-    """Whether only words answer it: no option can stand for them."""
+    """Return whether only a text answers the request: no option can stand for it."""
     return request["kind"] == "question" and not any(
         o["kind"] == "allow_once" for o, _ in permission_options(request).values()
     )
 
 
 def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
-    """The call that a question is about, with what would happen."""
+    """Return the call that a request is about, with what would happen."""
     view = describe_request(request)
     content: list[Update] = []
     if view.preview and view.shows == "diff":
@@ -82,7 +82,7 @@ def _build_description_lines(view: RequestView) -> list[str]:
 
 
 def question_lines(view: RequestView) -> list[str]:
-    """Each question with its options; those of a single one are choices of their own, and stand here if explained."""
+    """Return each question with its options; those of a single one are choices of their own, and stand here if explained."""
     several = len(view.questions) > 1
     return [
         line
@@ -98,7 +98,7 @@ def tool_call_id_of_request(request: Pending, renderer: UpdateRenderer) -> str:
 async def request_permission(
     wire: Wire, session_id: str, request: Pending, renderer: UpdateRenderer
 ) -> Decision | None:
-    """The person's decision. None: it is left open. Raises `RpcError`."""
+    """Ask for the person's decision. None: it is left open. Raises `RpcError`."""
     offered = permission_options(request)
     params = {
         "sessionId": session_id,
@@ -117,7 +117,7 @@ async def request_permission(
 async def request_choice(
     wire: Wire, session_id: str, call_id: str, title: str, details: str, labels: Sequence[str]
 ) -> int | None:
-    """Which of these the person chooses; None: none of them. Raises `RpcError`."""
+    """Ask which of these the person chooses; None: none of them. Raises `RpcError`."""
     options = [
         {"optionId": str(place), "name": one, "kind": "allow_once"} for place, one in enumerate(labels)
     ]
@@ -133,7 +133,7 @@ async def request_choice(
 
 
 async def request_form(wire: Wire, session_id: str, request: Pending) -> Decision | None:
-    """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
+    """Ask for the answers to a question, by a form. None: it is left open. Raises `RpcError`."""
     message = describe_request(request).headline
     params = {
         "sessionId": session_id,
@@ -148,6 +148,6 @@ async def request_form(wire: Wire, session_id: str, request: Pending) -> Decisio
 
 
 def cancel_decision(request: Pending) -> Decision | None:
-    """The decision of a person who stops the run at a request; None: it can't be stopped there."""
+    """Return the decision of a person who stops the run at a request; None: it can't be stopped there."""
     way = next((way for way in answer_choices(request) if way.choice == "cancel"), None)
     return make_decision(request, way) if way else None

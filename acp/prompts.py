@@ -43,7 +43,7 @@ class PromptContents:
 def read_prompt_blocks(
     blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], attachment_folder: Path
 ) -> PromptContents:
-    """Raises `RpcError` naming a block that can't be used. `attachment_folder`: where pictures are put."""
+    """Read a prompt's blocks. Raises `RpcError` naming one that can't be used. `attachment_folder`: where pictures are put."""
     contents, words = PromptContents(), list[str]()
     for number, block in enumerate(blocks):
         try:
@@ -94,7 +94,7 @@ def _store_attachment(data: object, mime_type: str, file_stem: Path) -> Path:
 
 
 def _read_link(uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
-    """A file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
+    """Yield a file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
     path = path_of_file_uri(uri)
     if path is None:
         yield f" {uri} "
@@ -123,7 +123,7 @@ def attach_file(path: Path, contents: PromptContents) -> None:
 
 
 def path_of_file_uri(uri: str) -> Path | None:
-    """The file that an address names; None: it names none. Raises `ValueError`."""
+    """Return the file that an address names; None: it names none. Raises `ValueError`."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return None
@@ -149,10 +149,10 @@ class CommandSession(Protocol):
     conversation: "Conversation"
 
     def send_agent_message(self, text: str) -> None:
-        """Show a line as the agent's."""
+        """Show a text as the agent's."""
 
     async def ask_for_choice(self, title: str, details: str, labels: Sequence[str]) -> int | None:
-        """Which of these the person chooses; None: none of them."""
+        """Ask which of these the person chooses; None: none of them."""
 
     async def switch_run_quietly(self, switch: Callable[[], Awaitable[object]]) -> None:
         """Let a command go to another run, without showing its conversation again."""
@@ -233,20 +233,20 @@ COMMANDS: Mapping[str, SlashCommand] = {
 
 
 def parse_command(text: str) -> tuple[SlashCommand, str] | None:
-    """The command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
+    """Return the command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
     found = _TYPED.match(text.strip())
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
 def expand_skill_name(text: str, extensions: ExtensionReader) -> str:
-    """A prompt as the run is given it: a skill's name becomes a request to use the skill."""
+    """Return the prompt as the run is given it: a skill's name becomes a request to use the skill."""
     found = _TYPED.match(text.strip())
     known = found and found[1] in extensions.own().skills and found[1] not in extensions.own().commands
     return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
 
 
 def available_commands_update(extensions: ExtensionReader) -> Update:
-    """All commands, as the client completes them."""
+    """Return the update that lists all commands, for the client to complete."""
     found = extensions.own()
     rows = {name: (command.summary, command.hint) for name, command in COMMANDS.items()}
     rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows

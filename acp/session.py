@@ -69,7 +69,7 @@ class EditorSession:
         )
 
     def announce_commands(self) -> None:
-        """Tell the client which commands there are."""
+        """Tell the client which slash commands there are."""
         self.send_update(prompts.available_commands_update(self._extensions))
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class EditorSession:
             raise RpcError(INTERNAL, "\n".join(self._problems))
 
     async def run_turn(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """One turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
+        """Send a prompt and wait for the end of its turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
         if self._turn is not None:
             raise RpcError(INVALID, "A prompt is running in this session. Cancel it, or wait until it ends.")
         self._turn = asyncio.get_running_loop().create_future()
@@ -153,14 +153,14 @@ class EditorSession:
             await self._wait_until_idle()
 
     async def _ask_for_outside_files(self, contents: PromptContents) -> None:
-        """A linked file beyond the workspace is read only if the person agrees."""
+        """Attach each linked file beyond the workspace if the person agrees."""
         for path in contents.outside:
             about = f"`{path}` is outside the workspace."
             if await self.ask_for_choice(f"Read {path}?", about, ["yes"]) == 0:
                 attach_file(path, contents)
 
     async def ask_for_choice(self, title: str, details: str, labels: Sequence[str]) -> int | None:
-        """Which of these the person chooses; None: none of them."""
+        """Ask which of these the person chooses; None: none of them."""
         self._choice_count += 1
         name = f"choice-{self._choice_count}"
         self.send_update(self.renderer.announce_call(name, "", {}, title))
@@ -190,7 +190,7 @@ class EditorSession:
             self.renderer.run = self.conversation.run or ""
 
     async def _wait_until_idle(self) -> None:
-        """Wait until the conversation rests."""
+        """Wait until the conversation is idle."""
         assert self._turn is not None
         await self._turn
 
@@ -376,7 +376,7 @@ class ClientFiles:
         self._call_client("writeTextFile", "fs/write_text_file", path, content=text)
 
     def _call_client(self, capability: str, method: str, path: Path, **params: str) -> Any:
-        """The client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
+        """Return the client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
         if self._offers.get(capability) is not True:
             return None
         request = self._wire.send_request(method, {"sessionId": self._session, "path": str(path), **params})
@@ -400,7 +400,7 @@ class SessionOptions:
     def __init__(
         self, conversation: Conversation, send: Callable[[Update], None], save: Callable[[], None]
     ) -> None:
-        """Reads the settings. Raises `InterlockError`. `save`: stores `kept`."""
+        """Reads the settings. Raises `InterlockError`. `save`: stores `chosen`."""
         self._conversation, self._send, self._save = conversation, send, save
         self.chosen: Mapping[str, str] = {}
         """What was chosen for the next prompt."""
@@ -408,7 +408,7 @@ class SessionOptions:
         self._sent_values = self._current_values()
 
     def modes_and_options(self) -> dict[str, Any]:
-        """As a new or loaded session is answered with."""
+        """Return the modes and options that a new or loaded session is answered with."""
         known = choices.list_approval_modes(self._conversation)
         modes = [{"id": name, "name": name, "description": about} for name, about in known.items()]
         now = {"currentModeId": self._conversation.approval_mode, "availableModes": modes}
@@ -435,7 +435,7 @@ class SessionOptions:
         ]
 
     def choose(self, option: str, value: object) -> None:
-        """Raises `RpcError` and `UserError`."""
+        """Choose a value and store it. Raises `RpcError` and `UserError`."""
         take = {
             "model": choices.choose_model,
             "thinking": choices.choose_thinking,
@@ -464,13 +464,13 @@ class SessionOptions:
                 self._send(message_chunk("agent_thought", f"{error}\n"))
 
     def clear_after_prompt(self) -> None:
-        """A prompt runs with what was chosen: from now on the run keeps it."""
+        """Forget what was chosen: a prompt runs with it, and from now on the run keeps it."""
         if self.chosen:
             self.chosen = {}
             self._save()
 
     def send_changes(self) -> None:
-        """Send what has changed: a plan that was approved, or the model, may have."""
+        """Send modes and options if they have changed, as after a plan that was approved."""
         if (now := self._current_values()) == self._sent_values:
             return
         if now[0] != self._sent_values[0]:
@@ -479,7 +479,7 @@ class SessionOptions:
         self._send({"sessionUpdate": "config_option_update", "configOptions": self.option_rows()})
 
     def usage_update(self, tokens: Mapping[str, int]) -> Update:
-        """How much of the model's window the last request filled."""
+        """Return the update that says how much of the model's window the last request filled."""
         settings = self._conversation.client.settings(self._conversation.workspace)
         size = configured_context_window(
             settings, settings.model.aliases.get(self._conversation.model, self._conversation.model)

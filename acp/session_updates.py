@@ -46,7 +46,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
 
 
 def message_chunk(kind: str, content: str) -> Update:
-    """`kind`: agent_message, agent_thought or user_message."""
+    """Return a piece of a message. `kind`: agent_message, agent_thought or user_message."""
     return {"sessionUpdate": f"{kind}_chunk", "content": {"type": "text", "text": content}}
 
 
@@ -70,7 +70,7 @@ class UpdateRenderer:
         return "/".join(filter(None, (run, agent, call)))
 
     def render_event(self, event: Event, replaying: bool) -> Iterator[Update]:
-        """`replaying`: what the person said is shown, too."""
+        """Yield an event's updates. `replaying`: what the person said is shown, too."""
         match event:
             case MessageEvent() if event.agent:
                 return
@@ -98,7 +98,7 @@ class UpdateRenderer:
                     yield message_chunk("agent_thought", f"{line}\n")
 
     def announce_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
-        """A call that is first heard of."""
+        """Record a call as open, and return the update that introduces it."""
         self.announced_calls.add(call_id)
         self.open_calls.add(call_id)
         self._args[call_id] = args
@@ -119,7 +119,7 @@ class UpdateRenderer:
         }
 
     def end_call(self, call_id: str, succeeded: bool) -> Update:
-        """The end of a call that no event tells."""
+        """Record a call as ended, and return the update that says so, where no event does."""
         self.open_calls.discard(call_id)
         return _call_update(call_id, status="completed" if succeeded else "failed")
 
@@ -166,7 +166,7 @@ class UpdateRenderer:
         return update
 
     def absolute_path(self, args: Mapping[str, Any]) -> str:
-        """The absolute path that a call names; empty: none."""
+        """Return the absolute path that a call names; empty: none."""
         named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
         return str(self.workspace / named) if named else ""
 
@@ -180,7 +180,7 @@ def tool_kind(tool: str) -> str:
 
 
 def diff_contents(diff: str, path: str) -> Iterator[Update]:
-    """A unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
+    """Yield a unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
     starts = [*_HUNK.finditer(diff)]
     for number, start in enumerate(starts):
         end = starts[number + 1].start() if number + 1 < len(starts) else len(diff)
@@ -210,7 +210,7 @@ def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
 
 
 def _terminal_exit_updates(call_id: str, event: ToolResultEvent, streamed_output: str) -> Iterator[Update]:
-    """The end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
+    """Yield the end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
     if not streamed_output and event.output:
         yield _terminal_output_update(call_id, event.output)
     code = 0 if not event.exit else int(found[1]) if (found := _EXIT.match(event.exit)) else None

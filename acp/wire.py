@@ -47,7 +47,7 @@ class Wire:
 
     @classmethod
     def take_over_stdio(cls) -> "Wire":
-        """Take stdin and stdout. What else reads stdin finds it empty, and what else prints lands on stderr."""
+        """Take this process's stdin and stdout. What else reads stdin finds it empty, and what else prints lands on stderr."""
         read, write = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -80,7 +80,7 @@ class Wire:
         self.send_frame({"method": method, "params": params}, droppable=droppable)
 
     async def send_request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Ask the client. Cancelled, it withdraws the request. Raises `RpcError`."""
+        """Send a request and wait for the client's answer. Cancelled, it withdraws the request. Raises `RpcError`."""
         self._last_request_id += 1
         number, answer = self._last_request_id, self._loop.create_future()
         self._pending_requests[number] = answer
@@ -163,7 +163,7 @@ def _request_id_of_frame(frame: object) -> str | int | None:
 
 
 def _frame_problem(frame: object) -> str:
-    """What is wrong with a decoded frame; empty: nothing."""
+    """Return what is wrong with a decoded frame; empty: nothing."""
     if not isinstance(frame, dict):
         return "A frame is one JSON object; batches aren't supported."
     fields = cast(Frame, frame)

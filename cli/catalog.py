@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Command(NamedTuple):
     module: str
-    """Module in `cli/commands/` whose `NAME` runs the command (`parsing.takes`), or `ROOM/`, which registers it."""
+    """Module in `cli/commands/` whose `NAME` runs the command (`parsing.declare_arguments`), or `ROOM/`, which registers it."""
     usage: str
     summary: str
 

@@ -50,7 +50,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _SetStore(argparse.Action):
-    """What the variable says, for this command."""
+    """Sets the store's variable for this command."""
 
     def __call__(self, *given: Any, **_named: Any) -> None:
         values: str = given[2]
@@ -58,7 +58,7 @@ class _SetStore(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. What its help says besides the arguments is a page in the folder `pages`."""
+    """A command's parser. What its help says besides the arguments is a page in `help_folder`."""
 
     help_folder = Path(__file__).parent / "help"
 
@@ -191,7 +191,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def declare_arguments(*parts: Part, parser_type: type[Parser] = Parser) -> Callable[[F], F]:
-    """Declare a command's arguments where it is defined; `catalog.parser_of` makes the parser."""
+    """Declare a command's arguments where it is defined; `catalog.build_parser` makes the parser."""
 
     def mark(function: F) -> F:
         setattr(function, "takes", (parser_type, parts))  # noqa: B010 - a function has no such attribute
@@ -201,22 +201,22 @@ def declare_arguments(*parts: Part, parser_type: type[Parser] = Parser) -> Calla
 
 
 def flag_argument(names: str, help: str, **options: Any) -> Part:
-    """As `flag`."""
+    """Declare a flag, written as for `add_flag`."""
     return lambda to: add_flag(to, names, help, **options)
 
 
 def word_argument(*names: str, **options: Any) -> Part:
-    """An argument without a flag, or any that `flag` can't say; passed to argparse as it is."""
+    """Declare an argument without a flag, or any that `flag_argument` can't say; passed to argparse as it is."""
     return lambda to: to.add_argument(*names, **options)
 
 
 def choice_argument(name: str, *choices: str, **options: Any) -> Part:
-    """A word that is one of these."""
+    """Declare a word that is one of these."""
     return word_argument(name, type=choice_parser(choices), metavar="|".join(choices), **options)
 
 
 def exclusive_arguments(*parts: Part, required: bool = False) -> Part:
-    """One of these flags at most."""
+    """Declare flags of which one at most is given."""
 
     def add(made: Parser) -> None:
         group = made.add_mutually_exclusive_group(required=required)
@@ -245,7 +245,7 @@ def choice_parser(values: Sequence[str], synonyms: Mapping[str, str] | None = No
 
 
 def parse_positive_number(text: str) -> float:
-    """A number above 0."""
+    """Parse a number above 0, as an argument's type."""
     value = number_parser(float, 0)(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} isn't a number above 0")
@@ -255,7 +255,7 @@ def parse_positive_number(text: str) -> float:
 def number_parser(
     kind: type[int] | type[float], least: float | None = None, most: float | None = None
 ) -> Callable[[str], Any]:
-    """An argument type: a number, of at least `least` and at most `most` if these are given."""
+    """Return an argument's type: a number, of at least `least` and at most `most` if these are given."""
     what = "a whole number" if kind is int else "a number"
     if least is not None:
         what += f" of {least:g} or more" if most is None else f" of {least:g} to {most:g}"
@@ -271,7 +271,7 @@ def number_parser(
 
 
 def parse_duration_argument(text: str) -> float:
-    """Seconds from `90`, `90s`, `15m`, `2h`."""
+    """Parse `90`, `90s`, `15m` or `2h` into seconds, as an argument's type."""
     seconds = parse_duration(text)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
@@ -282,7 +282,7 @@ _AGE = re.compile(r"(\d+)([dh])")
 
 
 def parse_start_time(text: str | None) -> float:
-    """The Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
+    """Return the Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
     if not text:
         return 0.0
     if age := _AGE.fullmatch(text):

@@ -36,7 +36,7 @@ class Child(Protocol):
 
 
 class Fork:
-    """Brought by `told`: its pid, then its wait status. Raises `ConnectionError` if no pid comes."""
+    """A forked process; `status_pipe` brings its pid, then its wait status. Raises `ConnectionError` if no pid comes."""
 
     def __init__(self, status_pipe: int) -> None:
         self._status_pipe = status_pipe
@@ -112,7 +112,7 @@ class Forker:
     def request_fork(
         self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
     ) -> int:
-        """Ask for a fork; returns what tells of it. Raises `ConnectionError` if the process that forks is gone."""
+        """Ask for a fork; returns the pipe that tells its pid and end. Raises `ConnectionError` if the process that forks is gone."""
         given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
         given |= {"numbers": [*range(len(streams))]}
         request = os.memfd_create("start", os.MFD_CLOEXEC)
@@ -129,7 +129,7 @@ class Forker:
         return told
 
     def connect_to_server(self) -> socket.socket:
-        """The socket to that process, which is started if there is none."""
+        """Return the socket to the process that forks, which is started if there is none."""
         with self._lock:
             if self._server is None:
                 self._server, theirs = socket.socketpair()
@@ -150,7 +150,7 @@ class Forker:
         self._server = door
 
     def stop_server(self) -> None:
-        """What was forked goes on."""
+        """End the process that forks; what it forked goes on."""
         with self._lock:
             if self._server:
                 self._server.close()

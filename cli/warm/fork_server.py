@@ -201,11 +201,11 @@ class ForkServer:
                 return
 
     def wait_for_input(self, timeout_s: float | None) -> list[Any]:
-        """What there is to read: the door, or that a fork has ended; nothing after that time."""
+        """Wait until there is something to read: the door, or that a fork has ended. Nothing: the time is up."""
         return select.select([self.door, self._wake], [], [], timeout_s)[0]
 
     def handle_request(self) -> bool:
-        """Do what is asked; whether more will be."""
+        """Do what is asked; return whether more will be."""
         asked, fds, _, _ = socket.recv_fds(self.door, 1, MOST)
         if asked:
             self.fork_and_report(*fds)
@@ -219,7 +219,7 @@ class ForkServer:
             os.close(fd)
 
     def make_fork(self, *descriptors: int) -> int:
-        """A fork that has got these descriptors."""
+        """Return a new fork, which has got these descriptors."""
         if (pid := os.fork()) == 0:
             self.run_child(*descriptors)
         return pid
@@ -254,7 +254,7 @@ class ForkServer:
         os._exit(code)
 
     def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int | None:  # noqa: ARG002
-        """What a fork is for; returns its exit code."""
+        """Run, in the fork, what was requested; returns its exit code."""
         return import_module(request["module"]).main(*request["arguments"])
 
 

@@ -103,7 +103,7 @@ class _WarmServer(ForkServer):
         return super().make_fork(*descriptors)
 
     def stop_server(self, *_: object) -> NoReturn:
-        """What was started goes on."""
+        """End the warm process; what was started goes on."""
         self._path.unlink(missing_ok=True)
         os._exit(0)
 
@@ -124,7 +124,7 @@ class _WarmServer(ForkServer):
         return True
 
     def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int:
-        """Be the process that the client would have been, once it says go."""
+        """Run, in the fork, what the client would have run, once it says go."""
         conn = socket.socket(fileno=status_pipe)
         conn.setblocking(True)
         client = warm.peer_credentials(conn)[0]
