@@ -297,7 +297,10 @@ _METHODS: dict[str, Answer] = {
 
 
 def _terminal_auth_method() -> Frame:
-    """Return the sign-in for clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    """Return the sign-in by `interlock acp --setup`, for clients that can open a terminal.
+
+    Zed takes the command from `_meta`.
+    """
     name = "Choose a model in a terminal"
     command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
     return {

@@ -82,7 +82,7 @@ def _build_description_lines(view: RequestView) -> list[str]:
 
 
 def question_lines(view: RequestView) -> list[str]:
-    """Return each question with its options; those of a single one are choices of their own, and stand here if explained."""
+    """Return each question with its options; those of a single one are choices already, and stand here if explained."""
     several = len(view.questions) > 1
     return [
         line

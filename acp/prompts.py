@@ -43,7 +43,7 @@ class PromptContents:
 def read_prompt_blocks(
     blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], attachment_folder: Path
 ) -> PromptContents:
-    """Read a prompt's blocks. Raises `RpcError` naming one that can't be used. `attachment_folder`: where pictures are put."""
+    """Read a prompt's blocks; pictures are put in `attachment_folder`. Raises `RpcError` naming an unusable block."""
     contents, words = PromptContents(), list[str]()
     for number, block in enumerate(blocks):
         try:
@@ -94,7 +94,7 @@ def _store_attachment(data: object, mime_type: str, file_stem: Path) -> Path:
 
 
 def _read_link(uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
-    """Yield a file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
+    """Yield a file of the workspace as a reference, which the run resolves under its rules; another address as text."""
     path = path_of_file_uri(uri)
     if path is None:
         yield f" {uri} "
@@ -233,7 +233,7 @@ COMMANDS: Mapping[str, SlashCommand] = {
 
 
 def parse_command(text: str) -> tuple[SlashCommand, str] | None:
-    """Return the command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
+    """Return the command that a prompt names, and its argument; None: it is for the run, which knows the user's own."""
     found = _TYPED.match(text.strip())
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Command(NamedTuple):
     module: str
-    """Module in `cli/commands/` whose `NAME` runs the command (`parsing.declare_arguments`), or `ROOM/`, which registers it."""
+    """Module in `cli/commands/` whose `NAME` runs the command, or `ROOM/`, which registers it."""
     usage: str
     summary: str
 
@@ -61,7 +61,7 @@ _LISTED = {
         ("runs", "diff RUN STEP STEP", "Compare two steps, or with --files show file changes"),
         ("store", "stats", "Add up runs, tokens, cost and approvals by day or model"),
         ("audit", "audit verify|log|export", "Show or check the record of who decided what"),
-        ("draw", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
+        ("engine/diagrams/", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
     ),
     "Discover": (
         ("listing", "workflows", "List workflows"),
@@ -77,14 +77,14 @@ _LISTED = {
         ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
-        ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
+        ("services/mcp/", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
         ("store", "store prune [--dry-run]", "Delete ended runs that are old, or take too much"),
         ("warm", "warm [--for TIME|--stop]", "Keep a process ready, so that commands start at once"),
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
     "Develop": (
         ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
-        ("draw", "diagrams --write|--check", "Regenerate or verify diagrams/"),
+        ("engine/diagrams/", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
 _GROUP = "interlock.commands"

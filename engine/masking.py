@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.services.configuration import load_default_configuration
-from interlock.services.mcp.tokens import TokenFile
 from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError
@@ -23,6 +22,8 @@ def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Red
         }
         secrets |= {f"{name}.{key}": value for key, value in own.items()}
         if address := server.http_url or server.url:
+            from interlock.services.mcp import TokenFile  # late: most runs have no such server
+
             secrets |= {f"{name}.client_secret": server.oauth.client_secret}
             secrets |= TokenFile(home, name, address).secrets()
     return Redactor(secrets, enabled=settings.security.redact_secrets)

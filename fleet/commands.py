@@ -19,10 +19,9 @@ from interlock.cli.render.output import (
     remark_paint,
     result_paint,
 )
-from interlock.cli.warm.fork_client import FORKER
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
-from interlock.engine.store.connection import Job
+from interlock.engine.store.jobs import Job
 from interlock.fleet import setup
 from interlock.state.errors import UserError
 from interlock.state.names import GIT_QUEUE
@@ -42,19 +41,19 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
-    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_make_or_resolve_folder(args.workspaces))
+    isolated = setup.describe_isolation(
+        os.environ, sandbox_all=args.sandbox, takes_clones=bool(args.workspaces)
+    )
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     remark_paint().print_line(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     remark_paint().print_lines(isolated)
-    setup.run_worker(
-        fleet.home, queues, args.concurrency, lambda line: remark_paint().print_line(line), FORKER.start
-    )
+    setup.run_worker(fleet.home, queues, args.concurrency, remark_paint().print_line)
 
 
-def _ensure_folder(path: Path) -> Path:
-    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
+def _make_or_resolve_folder(path: Path) -> Path:
+    """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.compress import (
     accept,

@@ -9,15 +9,10 @@ import asyncio
 import contextlib
 import inspect
 import json
-import sys
-import sysconfig
 import threading
-import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar, Literal, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
@@ -25,11 +20,9 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import override
 
-from interlock.graphs.contract import convert_to_types
 from interlock.graphs.foreign_callbacks import (
-    ExitError,
     ForeignCallbacks,
-    hook_tool_calls,
+    call_before_tool_nodes,
     isolate_output_and_exits,
     retry_failed_streams_whole,
     tool_nodes,
@@ -39,7 +32,7 @@ from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_requests import (
     build_graph_context,
     convert_input,
-    graph_input_from,
+    graph_input_from_values,
     ignored_key_warnings,
     input_model,
     prompt_field_of,
@@ -52,12 +45,13 @@ from interlock.graphs.langgraph_internals import (
     declared_types,
     input_fields,
     is_graph,
-    node_named_by_error,
     node_timeouts,
     replace_interrupt,
     server_runtime,
     stream_custom_parts,
 )
+from interlock.graphs.node_contract import restore_types_from_json
+from interlock.graphs.node_errors import NodeError, attribute_node_errors, node_error_line
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
 from interlock.nodes.current_run import DRIVE, CurrentDrive
@@ -66,10 +60,8 @@ from interlock.state.errors import (
     THEIR_ERRORS,
     InputError,
     InterlockError,
-    RunError,
     SetupError,
     UserError,
-    exception_line,
 )
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
@@ -112,20 +104,6 @@ def foreign_output_type(graph: Any) -> type[ForeignOutput]:
     return Output
 
 
-class NodeError(RunError):
-    """A node of somebody's graph raised, or what stands between its nodes: a reducer, a type of its state."""
-
-    kind = "node"
-
-    @classmethod
-    def of(cls, error: Exception, node: str = "") -> "NodeError":
-        """`node`: the one that failed, if that is known."""
-        blamed = _failed_node(error, node)
-        return cls(
-            _node_error_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error)
-        )
-
-
 @dataclass(frozen=True)
 class ForeignGraph:
     """What the engine asks of a declared graph."""
@@ -134,7 +112,7 @@ class ForeignGraph:
     graph: Any
     retired: frozenset[str] = frozenset()
     subgraphs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    declared: tuple[Any, ...] = ()
+    declarations: tuple[Any, ...] = ()
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
@@ -160,15 +138,15 @@ class ForeignWorkflow(Pipeline):
     speaks_langgraph: ClassVar[bool] = True
 
     @override
-    def declared(self, depth: int | None = None) -> Any:
+    def declared_graph(self, depth: int | None = None) -> Any:
         return ForeignGraph(self.name, self.graph)
 
     @override
-    def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
+    def validate_input(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
         """Nothing is refused that LangGraph takes; what it doesn't take, the graph itself refuses."""
         if isinstance(values, WorkflowInput):
             return values
-        return wrap_foreign_input(graph_input_from(self.graph, dict(values), self.prompt_field))
+        return wrap_foreign_input(graph_input_from_values(self.graph, dict(values), self.prompt_field))
 
     @property
     @override
@@ -176,11 +154,11 @@ class ForeignWorkflow(Pipeline):
         return input_fields(self.graph) is None
 
     @override
-    def input_as_given(self, given: Any) -> WorkflowInput:
+    def input_from_program(self, given: Any) -> WorkflowInput:
         return wrap_foreign_input(given)
 
     @override
-    def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
+    def warnings_at_start(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
         assert isinstance(input, ForeignInput)
         return [
             *self.notes,
@@ -215,7 +193,7 @@ class ForeignWorkflow(Pipeline):
         return json.dumps(to_json_value(given), ensure_ascii=False) if given else self.name
 
     @override
-    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+    def _default_enter(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
         given: Any = to_json_value(input.given)
         if self.takes_any_value:
@@ -238,7 +216,7 @@ class ForeignWorkflow(Pipeline):
         return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
     @override
-    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
+    def _default_leave(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
         wanted: Any = self.graph.output_channels
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):
@@ -248,7 +226,7 @@ class ForeignWorkflow(Pipeline):
 
     @contextmanager
     @override
-    def reading_state(self) -> Generator[None]:
+    def wrap_read_errors(self) -> Generator[None]:
         try:
             yield
         except InterlockError:
@@ -261,15 +239,15 @@ class ForeignWorkflow(Pipeline):
         return asked, {}  # its tools are guarded by the mode of each drive
 
     @override
-    def ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+    def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         return Ending()
 
     @override
-    def configured(self, config: Mapping[str, Any]) -> Pipeline:
+    def with_config(self, config: Mapping[str, Any]) -> Pipeline:
         return replace(self, graph=make_sample_graph(self.factory, config)) if self.factory else self
 
     @override
-    def thread_form(self) -> StoredForm:
+    def thread_format(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
         return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
 
@@ -312,15 +290,15 @@ class ForeignWorkflow(Pipeline):
         return live
 
     @override
-    def repeatable(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def state_to_compare(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {**values}
 
     @override
-    def request_place(self, request: Mapping[str, Any]) -> tuple[str, str]:
+    def request_identity(self, request: Mapping[str, Any]) -> tuple[str, str]:
         return request["preview"], ""  # its nodes run, so the preview is there, and the ids are new ones
 
     @override
-    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+    async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
         replace_interrupt()
         retry_failed_streams_whole()
@@ -338,9 +316,11 @@ class ForeignWorkflow(Pipeline):
                     if deps.info.guard:
                         from interlock.nodes.guarded_tools import guard_tool_node
 
-                        hook_tool_calls(guard_tool_node)
-                    ends = watch.ends = NodeEnds(deps, is_told=True)
-                    work = self._emit_custom_parts(app, graph_input, ends.configured(own), deps, control)
+                        call_before_tool_nodes(guard_tool_node)
+                    ends = watch.ends = NodeEnds(deps, has_callbacks=True)
+                    work = self._emit_custom_parts(
+                        app, graph_input, ends.with_task_submitter(own), deps, control
+                    )
                     await ends.wait_for_ends(work)
         except Stopped as stop:
             raise GraphDrained from stop
@@ -374,7 +354,7 @@ def from_langgraph(
     """
     factory = graph if is_graph_factory(graph) else None
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
-    graph = _sample_graph(factory) if factory else graph
+    graph = _sample_graph_or_setup_error(factory) if factory else graph
     if not is_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
@@ -413,13 +393,13 @@ _READABLE = (
 )
 
 
-def _sample_graph(factory: Factory) -> Any:
+def _sample_graph_or_setup_error(factory: Factory) -> Any:
     try:
         return make_sample_graph(factory)
     except InterlockError:
         raise
     except THEIR_ERRORS as error:
-        line = _node_error_line(factory.__name__, error).removeprefix("Node ")
+        line = node_error_line(factory.__name__, error).removeprefix("Node ")
         raise SetupError(
             f"The function {line}. It makes the graph, without any `configurable` at first."
         ) from error
@@ -451,99 +431,12 @@ class Workflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        return {**convert_to_types(self.declared().state, first), **channels}
+        return {**restore_types_from_json(self.declared_graph().state, first), **channels}
 
     @override
-    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        with _attribute_node_errors():
-            await super().advance(app, graph_input, config, deps, control)
-
-
-@contextmanager
-def _attribute_node_errors() -> Generator[None]:
-    """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
-    try:
-        with isolate_output_and_exits():
-            yield
-    except (InterlockError, GraphDrained):
-        raise
-    except Exception as error:
-        if not isinstance(error, ExitError) and not _is_user_error(error):
-            raise
-        raise NodeError.of(error, node_named_by_error(error)) from error
-
-
-_FRAMES = 3
-"""Of their own code, in an error's line."""
-_STDLIB = sysconfig.get_path("stdlib")
-_ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
-
-
-def _failed_node(error: Exception, failed: str) -> str:
-    """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
-    return error.node if isinstance(error, NodeTimeoutError) else failed or node_named_by_error(error)
-
-
-def _node_error_line(node: str, error: BaseException) -> str:
-    """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not _is_library_file(f.filename)] or [
-        f for f in frames[-1:] if not _is_engine_file(f.filename)
-    ]
-    shown = " > ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
-    told = exception_line(error, 1_000)
-    if told == type(error).__name__ and isinstance(error, TimeoutError):
-        told = f"{told}: {_SLOW}"
-    return f"{f'Node {node!r}' if node else 'The graph'} failed: {told}{f' ({shown})' if shown else ''}"
-
-
-_SLOW = "it took longer than it may (its step_timeout, if it sets one)"
-
-
-def _is_engine_file(file: str) -> bool:
-    """Whether it is LangGraph, what it stands on, or Python: its lines say nothing to who wrote the graph."""
-    parts = Path(file).parts
-    python = file.startswith(("<frozen", _STDLIB)) and "site-packages" not in parts
-    return python or not _ENGINES.isdisjoint(parts)
-
-
-def _is_library_file(file: str) -> bool:
-    """Whether it is one of the libraries that call nodes, or of ours."""
-    parts = Path(file).parts
-    return "site-packages" in parts or file.startswith(("<frozen", _STDLIB)) or _OURS in Path(file).parents
-
-
-_OURS = Path(__file__).parents[1]
-
-
-def user_code_positions() -> list[str]:
-    """Return where threads of this process are in somebody's own code: `look_up (agent.py:6)`."""
-    found: list[str] = []
-    for stack in _thread_stacks():
-        theirs = (
-            f for f in stack if f.f_code.co_name != "<module>" and not _is_library_file(f.f_code.co_filename)
-        )
-        if at := next(theirs, None):
-            found.append(f"{at.f_code.co_name} ({Path(at.f_code.co_filename).name}:{at.f_lineno})")
-    return [*dict.fromkeys(found)]
-
-
-def _thread_stacks() -> Iterable[Iterator[FrameType]]:
-    """The frames of each thread, the innermost first."""
-
-    def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-        while frame:
-            yield frame
-            frame = frame.f_back
-
-    return map(outwards, sys._current_frames().values())  # pyright: ignore[reportPrivateUsage] - Python has no other way
-
-
-def _is_user_error(error: Exception) -> bool:
-    """Whether a line of theirs raised it, or called the library that did."""
-    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    told = [file for file in files if _OURS in file.parents or not _is_library_file(str(file))]
-    return bool(told) and _OURS not in told[-1].parents
+    async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+        with attribute_node_errors():
+            await super().drive_graph(app, graph_input, config, deps, control)
 
 
 def is_graph_factory(found: object) -> bool:

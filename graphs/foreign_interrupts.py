@@ -21,12 +21,8 @@ from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
 from interlock.graphs.foreign_requests import interrupt_requests, resume_value, to_json_value
-from interlock.graphs.langgraph_internals import (
-    earlier_interrupt_id,
-    interrupting_task,
-    is_interrupt_id,
-    validate_answer,
-)
+from interlock.graphs.langgraph_internals import earlier_interrupt_id, interrupting_task, validate_answer
+from interlock.graphs.stored_channels import is_interrupt_id
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
 
@@ -40,7 +36,7 @@ class _Execution:
     """One execution of a task, from the start of its node."""
 
     marker: Any = None
-    given: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    answers_given: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Question → the last of its answers that was given, and how often."""
     raised: Counter[str] = field(default_factory=Counter[str])
     """Ids of the interrupts that were raised."""
@@ -72,26 +68,26 @@ class NodeInterrupts:
             if execution.marker is not marker:
                 execution = self._executions[task] = _Execution(marker)
             asked = f"{call}\n{_stable_payload_text([value, schema])}"
-            number = self._next_number(execution, task, call, asked)
+            number = self._answer_number(execution, task, call, asked)
             item = Interrupt(value, _hash_parts(task, asked, str(number)), response_schema=schema)
             requests = interrupt_requests(item, node, _request_key_prefix(task, call))
             found = self._find_answer(requests)
             if found is None:
-                found = self._earlier_answer(execution, namespace, node, item)
+                found = self._answer_of_earlier_version(execution, namespace, node, item)
             if found is None:
                 self._raise_interrupt(
                     execution, item, requests, f"interrupt:{_request_key_prefix(task, call)}"
                 )
-            last, times = execution.given.get(asked, (-1, 0))
-            execution.given[asked] = (number, times + 1 if number == last else 1)
+            last, times = execution.answers_given.get(asked, (-1, 0))
+            execution.answers_given[asked] = (number, times + 1 if number == last else 1)
         return validate_answer(adapter, found[0]) if adapter else found[0]
 
-    def _next_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
+    def _answer_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
         """How many answers this very question had before in the execution: a loop asks the same again.
 
         Calls that asked it at the same time share one answer, as nothing tells them apart.
         """
-        last, times = execution.given.get(asked, (-1, 0))
+        last, times = execution.answers_given.get(asked, (-1, 0))
         if last >= 0:
             key = f"{_request_key_prefix(task, call)}{_hash_parts(task, asked, str(last))}:0"
             request = self._deps.approvals.get(f"interrupt:{key}")
@@ -106,7 +102,7 @@ class NodeInterrupts:
             return None
         return (resume_value(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
 
-    def _earlier_answer(
+    def _answer_of_earlier_version(
         self, execution: _Execution, namespace: str, node: str, item: Any
     ) -> tuple[Any] | None:
         """The answer of a run that an earlier version parked, if what it showed is what asks now."""
@@ -140,14 +136,14 @@ class NodeInterrupts:
             approvals.withdraw(place, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
-    def name_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
+    def request_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
         """Name what a node raised itself (`NodeInterrupt`): an answer lets the node run once, then it is asked anew."""
         with self._one:
             known = self._executions.get(task, _Execution()).raised
             for place, item in enumerate(interrupts):
                 if item.id in known or self._has_request(item):
                     continue
-                self._name_interrupt(task, node, place, item)
+                self._request_raised_interrupt(task, node, place, item)
 
     def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
@@ -156,7 +152,7 @@ class NodeInterrupts:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
-    def _name_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
+    def _request_raised_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
         given, again = item.id if is_interrupt_id(item.id) else "", 0
         item.id = given or _hash_parts(task, f"{_RAISED} {place}", "0")
         requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))

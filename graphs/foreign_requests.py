@@ -80,7 +80,7 @@ def prompt_field_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
     return (usual or needed or (texts if len(texts) == 1 else []) or [None])[0]
 
 
-def graph_input_from(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
+def graph_input_from_values(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
     """What a person gave as the graph's input: as it is, but for a prompt, and `input` around a value without keys."""
     if input_fields(graph) is None:
         return values["input"] if set(values) == {"input"} else values
@@ -217,7 +217,7 @@ def is_interrupt_request(request: ApprovalRequest) -> bool:
     return request.key.startswith(_PREFIX)
 
 
-def is_breakpoint(request: ApprovalRequest) -> bool:
+def is_breakpoint_request(request: ApprovalRequest) -> bool:
     """Return whether a request takes nothing but to go on."""
     is_one_choice = request.kind == "approval" and len(request.choices) == 1
     return is_one_choice and is_interrupt_request(request) and not request.parameters

@@ -1,4 +1,4 @@
-"""graph: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts; nested graphs."""
+"""graph: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,14 +7,10 @@ from itertools import pairwise
 from typing import Any, cast, get_args
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import Runtime, get_runtime
 
-from interlock.graphs.contract import (
-    Contract,
-    channel_types,
+from interlock.graphs.graph_checks import (
     check_branch_writes,
     check_key_names,
     check_key_types,
@@ -23,25 +19,25 @@ from interlock.graphs.contract import (
     check_shared_keys,
     find_loop,
     join_branches,
-    label,
-    reducer_of,
     reject_concurrent_joins,
-    type_hints,
-    with_run_channels,
-    wrap_node,
-    wrap_router,
-    wrap_sender,
 )
 from interlock.graphs.langgraph_internals import (
     allow_any_start,
-    has_checkpoint,
-    initial_values,
     is_graph,
     run_nodes_as_tasks,
-    start_state,
 )
 from interlock.graphs.langgraph_node import Node, langgraph_as_node
-from interlock.graphs.supersteps import AT, DONE, Choice, DrawnBranch, FanOut, Reached, SuperstepTask, Wiring
+from interlock.graphs.node_contract import Contract, label, wrap_node, wrap_router, wrap_sender
+from interlock.graphs.state_types import channel_types, reducer_of, type_hints, with_run_channels
+from interlock.graphs.supersteps import (
+    Choice,
+    DrawnBranch,
+    FanOut,
+    Replayed,
+    Subgraph,
+    SuperstepTask,
+    Wiring,
+)
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.node import spec_of
@@ -49,97 +45,6 @@ from interlock.state.node import spec_of
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
 Router = Callable[[Any], str]
 Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
-Replayed = Callable[[], dict[str, Any] | None]
-
-
-class Subgraph:
-    """A graph as a node of another. It is declared when a run first enters it, as many never are."""
-
-    def __init__(
-        self,
-        build: "Callable[[], Graph]",
-        check: "Callable[[Graph], None]",
-        labels: tuple[str, ...] = (),
-        replayed: Replayed | None = None,
-    ) -> None:
-        """`check`: raises if the graph doesn't fit into its parent. `labels`: as a node's.
-
-        `replayed`: returns the subgraph's recorded writes in a replay; None: run it.
-        """
-        self._build, self._check, self.labels = build, check, labels
-        self._replayed = replayed or (lambda: None)
-
-    @cached_property
-    def graph(self) -> "Graph":
-        graph = self._build()
-        self._check(graph)
-        return graph
-
-    @property
-    def compiled(self) -> "Compiled":
-        return self.graph.compiled
-
-    @cached_property
-    def _initial(self) -> Mapping[str, Any]:
-        return initial_values(self.compiled)
-
-    @property
-    def input_schema(self) -> type:
-        return self.graph.input or self.graph.state
-
-    async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
-        if (replayed := self._replayed()) is not None:
-            return replayed
-        config = get_config()
-        compiled: Any = self.compiled
-        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
-        if has_checkpoint(config):
-            return await self._drive_graph(inputs, config)
-        reached = self._superstep_progress(state) or await self._run_first_superstep(
-            inputs, get_runtime(Deps)
-        )
-        if not reached.targets:
-            return self._output_update(reached)
-        # Graphs that ran in its superstep have left keys of their own: drop them.
-        state = {key: value for key, value in reached.state.items() if key in compiled.channels}
-        return await self._drive_graph({**state, **start_state(reached.targets)}, config)
-
-    async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
-        return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
-
-    async def _drive_graph(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
-        """As `ainvoke`, which collects each node's update, too."""
-        compiled: Any = self.compiled
-        left: dict[str, Any] = {}
-        keys = compiled.output_channels
-        async for values in compiled.astream(given, config, stream_mode="values", output_keys=keys):
-            left = values
-        return left
-
-    def _superstep_progress(self, state: dict[str, Any]) -> Reached | None:
-        """Return its progress in the superstep of the node that sent the payload, if any."""
-        if AT not in state:
-            return None
-        runtime = get_runtime(Deps)
-        if state[DONE] and (info := runtime.execution_info):
-            runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
-        return Reached(state[AT], {**self._initial, **state})
-
-    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
-        """Run it within another node's task, as far as it gets there."""
-        if (replayed := self._replayed()) is not None:
-            return Reached((), state, [replayed])
-        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
-        reached = await self._run_first_superstep(inputs, runtime)
-        return reached if reached.targets else Reached((), state, [self._output_update(reached)])
-
-    def _output_update(self, reached: Reached) -> dict[str, Any]:
-        outputs = self.compiled.output_channels
-        return {key: value for key, value in reached.written().items() if key in outputs}
-
-    def __getattr__(self, name: str) -> Any:
-        """For LangGraph, which asks nested graphs of a waiting run for their state."""
-        return getattr(self.compiled, name)
 
 
 @dataclass
@@ -168,7 +73,7 @@ class Graph:
     def __post_init__(self) -> None:
         check_reserved_channels(self.name, self.state)
         self.wiring = Wiring()
-        self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.declarations: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""
         self._contracts: dict[str, Contract | Subgraph] = {}
         self._edges: dict[str, set[str]] = {}
@@ -182,7 +87,7 @@ class Graph:
 
     def node(self, name: str, function: Node) -> None:
         """Add a node; its reads and writes are declared with it (`state/node.py`) and enforced at run time."""
-        self.declared.append((Graph.node, (name, function)))
+        self.declarations.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):
             check_key_names(f"{where} reads", self.state, spec.reads)
@@ -216,7 +121,7 @@ class Graph:
         where = f"{self.name}.{name}"
         if is_graph(graph):
             return self.node(name, langgraph_as_node(where, graph, self.state))
-        self.declared.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
+        self.declarations.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
             check_key_names(f"{where} is given", self.state, graph.needs)
@@ -234,7 +139,7 @@ class Graph:
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs[name] = self._contracts[name] = subgraph
         reducers = Contract(self.name, name, self.state, (), (*channel_types(self.state),)).reducers
-        self.wiring.add_graph(name, subgraph.run, subgraph.begin, reducers)
+        self.wiring.add(name, subgraph.run, reducers, subgraph.begin)
 
     def together(self, *names: str) -> None:
         """Let nodes share a superstep: where one of them leads to another one, that needs no checkpoint before it.
@@ -242,28 +147,28 @@ class Graph:
         A kill repeats all that ran in the superstep, so each of these only computes, or finds again what it did: the
         reply of a model, the result of a call. START: the graph begins in the superstep of the node that it is.
         """
-        self.declared.append((Graph.together, names))
+        self.declarations.append((Graph.together, names))
         if lost := [name for name in names if name != START and name not in self._contracts]:
             raise SetupError(f"{self.name}: together names no node {', '.join(map(repr, lost))}.")
-        self.wiring.share(names)
+        self.wiring.share_superstep(names)
 
     def edge(self, source: str, target: str, *more: str) -> None:
         """Add an edge, and one from each node to the next; several from one node start parallel branches."""
         for pair in pairwise((source, target, *more)):
-            self.declared.append((Graph.edge, pair))
+            self.declarations.append((Graph.edge, pair))
             self._register_edge(*pair)
             self._plain.append(pair)
-            self.wiring.lead(*pair)
+            self.wiring.add_way(*pair)
 
     def join(self, sources: Sequence[str], target: str) -> None:
         """Add an edge from each source: `target` runs once, when all branches have finished."""
-        self.declared.append((Graph.join, (sources, target)))
+        self.declarations.append((Graph.join, (sources, target)))
         for source in sources:
             self._register_edge(source, target)
             self._plain.append((source, target))
-            self.wiring.lead(source, target)
+            self.wiring.add_way(source, target)
         self.joins[target] = (*sources,)
-        self.wiring.wait_at(target)
+        self.wiring.mark_as_join(target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
         """Add a conditional edge on the label the node or subgraph writes; its labels must be the map's keys."""
@@ -287,14 +192,14 @@ class Graph:
         targets: Mapping[str, str],
     ) -> None:
         """`route` for a function without annotations: the caller passes what it reads and returns."""
-        self.declared.append((Graph.choose, (source, router, reads, labels, targets)))
+        self.declarations.append((Graph.choose, (source, router, reads, labels, targets)))
         if set(labels) != set(targets):
             raise SetupError(
                 f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
             )
         for target in targets.values():
             self._register_edge(source, target)
-        self.wiring.lead(source, Choice(wrap_router(router, reads, labels), targets))
+        self.wiring.add_way(source, Choice(wrap_router(router, reads, labels), targets))
         self._branches.append((source, self._unique_branch(source, router.__name__), targets))
 
     def _unique_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
@@ -315,7 +220,7 @@ class Graph:
         An only payload may share its sender's superstep (`together`). `apart`: not in a state for which this returns
         true, as what led to it must be on disk first.
         """
-        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
+        self.declarations.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
             self._register_edge(source, name)
@@ -323,7 +228,7 @@ class Graph:
         sends = wrap_sender(
             sender, self._declared_reads(sender), target, self._payload_keys(target), otherwise
         )
-        self.wiring.lead(source, FanOut(sends, apart))
+        self.wiring.add_way(source, FanOut(sends, apart))
         branch = self._unique_branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 

@@ -12,8 +12,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import add_answer_check, add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_answer_check, add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import (
     TURN_ENDS,

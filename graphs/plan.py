@@ -10,8 +10,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind

@@ -1,29 +1,42 @@
-"""supersteps: how nodes share a superstep, and what LangGraph runs as a node.
+"""supersteps: which nodes share a superstep of LangGraph, and how they run in one task.
 
 Rule: `docs/internals.md#what-a-commit-waits-for`.
 
-LangGraph runs a node, saves a checkpoint, and runs the next one. `Graph.together(…)` names nodes that need no
-checkpoint between them: where one leads to another one, that runs in the same task (`Wiring.walk`). The graph stays as
-declared and is drawn that way. A kill repeats all nodes of the task; a request to stop ends it before its next node.
+LangGraph runs a node, saves a checkpoint, and runs the next one. A graph names nodes that need no checkpoint between
+them (`Graph.together`): where one leads to another one, that runs in the same task. The graph stays as declared and is
+drawn that way. A kill repeats all nodes of the task; a request to stop ends it before its next node. All that decides
+whether a node runs in the task of the one before it stands in `Wiring._next_in_task`.
 
-A graph that is a node of another one begins in the task of that node, if START is named. If it doesn't reach its end
-there, LangGraph runs the rest from the nodes that come next (`Reached`). Where that graph shares its superstep with
-other nodes, its own task gets the progress as a payload.
+LangGraph runs a `SuperstepTask` as each node. That asks the graph's `Wiring`, which runs the node, walks on as long as
+it may (`_run_followers`), and returns the update of all nodes with the targets of the last one.
+
+A graph that is a node of another one (`Subgraph`) begins in the task of that node, if it named START. If it doesn't
+reach its end there, LangGraph runs the rest from the nodes that come next (`Reached`). Where that graph shares its
+superstep with other nodes, its own task gets the progress as a payload (`AT`, `DONE`).
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.config import get_config
 from langgraph.graph import END, START
 from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import Send
 
-from interlock.graphs.langgraph_internals import read_channels, write_update
+from interlock.graphs.langgraph_internals import (
+    has_checkpoint,
+    initial_values,
+    read_channels,
+    state_to_start_at,
+    write_update,
+)
+from interlock.graphs.state_types import channel_types
 from interlock.state.deps import Deps
 from interlock.state.node import inner_task_id
 
@@ -48,19 +61,23 @@ class Reached(NamedTuple):
     updates: Sequence[Mapping[str, Any]] = ()
     """What each node returned, in order."""
 
-    def written(self) -> dict[str, Any]:
+    def written_values(self) -> dict[str, Any]:
         """Return the keys that were written, with their values in the state."""
         return {key: self.state[key] for update in self.updates for key in update}
+
+
+_Begin = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]]
+"""Begins a graph within another node's task."""
 
 
 class _WiredNode(NamedTuple):
     run: Run
     reducers: _Reducers
     """Reducers of the channels it writes; later nodes of the task read the reduced values."""
-    begin: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]] | None = None
-    """For a graph: begins it within another node's task."""
+    begin: _Begin | None = None
+    """Set for a graph."""
 
-    def apply(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def state_after(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         both = self.reducers.keys() & update.keys() & state.keys()
         return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
 
@@ -87,31 +104,50 @@ class Wiring:
         self._together: set[str] = set()
         self._joins: set[str] = set()
 
-    def add(self, name: str, run: Run, reducers: _Reducers) -> None:
-        self._nodes[name] = _WiredNode(run, reducers)
-
-    def add_graph(
-        self,
-        name: str,
-        run: Run,
-        begin: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]],
-        reducers: _Reducers,
-    ) -> None:
+    def add(self, name: str, run: Run, reducers: _Reducers, begin: _Begin | None = None) -> None:
         self._nodes[name] = _WiredNode(run, reducers, begin)
 
-    def lead(self, source: str, way: str | Choice | FanOut) -> None:
+    def add_way(self, source: str, way: str | Choice | FanOut) -> None:
         self._ways.setdefault(source, []).append(way)
 
-    def share(self, names: Sequence[str]) -> None:
+    def share_superstep(self, names: Sequence[str]) -> None:
         """Let these nodes share a superstep, if they follow each other."""
         self._together |= {*names}
 
-    def wait_at(self, name: str) -> None:
+    def mark_as_join(self, name: str) -> None:
         """Give a node that waits for branches a superstep of its own."""
         self._joins.add(name)
 
     def _shares(self, name: str) -> bool:
         return name in self._together and name not in self._joins
+
+    def _next_in_task(
+        self,
+        source: str,
+        targets: Sequence[_Target],
+        state: dict[str, Any],
+        has_run: Set[str],
+        written: Set[str],
+        runtime: Runtime[Deps],
+    ) -> str:
+        """Return the node that runs next in the task of `source`; empty: the superstep ends here.
+
+        It does if all of this holds:
+        - it is the only one that comes next, and nobody has asked the run to stop;
+        - its graph names it in `together`, and it waits for no branches (`join`);
+        - it hasn't run in this task yet: each pass of a loop gets a checkpoint;
+        - if it gets a payload, the state needn't be on disk before it (`apart` of `fan_out`);
+        - it writes no channel with a reducer that is `written` already: LangGraph takes one value of a task.
+        """
+        if len(targets) != 1 or _is_stopping(runtime):
+            return ""
+        (target,) = targets
+        name = target.node if isinstance(target, Send) else target
+        if name in has_run or not self._shares(name):
+            return ""
+        fans = [way for way in self._ways[source] if isinstance(way, FanOut) and isinstance(target, Send)]
+        is_apart = any(way.apart(state) for way in fans)
+        return "" if is_apart or self._nodes[name].reducers.keys() & written else name
 
     def function(self, name: str) -> Run:
         """Return what runs as the node."""
@@ -130,61 +166,56 @@ class Wiring:
         `read`: reads the state, if the node got a payload; others may have got one beside it, so nothing follows it.
         """
         if at == START:
-            return state, await self._targets(at, {**read(), **state} if read else state, runtime)
+            return state, await self._next_targets(at, {**read(), **state} if read else state, runtime)
         update = await self._nodes[at].run(state, runtime)
-        state = self._nodes[at].apply(read() if read else state, update)
+        state = self._nodes[at].state_after(read() if read else state, update)
         if read or not self._shares(at):
-            return update, await self._targets(at, state, runtime)
-        reached = await self._walk(at, state, runtime, _as_same_task, {*update})
+            return update, await self._next_targets(at, state, runtime)
+        reached = await self._run_followers(at, state, runtime, _as_same_task, {*update})
         return {**update, **{k: v for one in reached.updates for k, v in one.items()}}, reached.targets
 
     async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         """Run the graph from its START as far as it gets in the task of the node that it is."""
         if START in self._together:
-            return await self._walk(START, state, runtime, _as_inner_task)
+            return await self._run_followers(START, state, runtime, _as_inner_task)
         return Reached(
-            [target for target in await self._targets(START, state, runtime) if target != END], state
+            [target for target in await self._next_targets(START, state, runtime) if target != END], state
         )
 
-    async def _walk(
+    async def _run_followers(
         self,
         at: str,
         state: dict[str, Any],
         runtime: Runtime[Deps],
         place: Callable[[Runtime[Deps], str], Runtime[Deps]],
-        raw: set[str] | None = None,
+        written_here: set[str] | None = None,
     ) -> Reached:
         """Go on from a node that has run, while the only next one shares its superstep and hasn't run in it yet.
 
-        `place`: returns the runtime of a node. `raw`: keys of an update that LangGraph reduces, which takes one value
-        of each; None: the caller takes the reduced values.
+        `place`: returns the runtime of a node. `written_here`: keys of an update that LangGraph reduces, which takes
+        one value of each; None: the caller takes the reduced values.
         """
-        seen, updates = {at}, list[Mapping[str, Any]]()
-        targets = await self._targets(at, state, runtime)
-        while len(targets) == 1 and not _is_stopping(runtime):
-            (target,) = targets
-            name, given = (target.node, target.arg) if isinstance(target, Send) else (target, state)
-            if name in seen or not self._shares(name):
-                break
+        has_run, updates = {at}, list[Mapping[str, Any]]()
+        targets = await self._next_targets(at, state, runtime)
+        while name := self._next_in_task(at, targets, state, has_run, written_here or set(), runtime):
+            given = targets[0].arg if isinstance(targets[0], Send) else state
             node, here = self._nodes[name], place(runtime, name)
-            if (isinstance(target, Send) and self._is_apart(at, state)) or node.reducers.keys() & (raw or ()):
-                break
-            reached = await self._enter(name, given, here)
+            reached = await self._run_in_task(name, given, here)
             if reached.targets:
                 done = here.context.steps.handed_on(_execution_info(here).task_id)
                 targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
                 break
             update = reached.updates[0]
-            state = node.apply(state, update)
+            state = node.state_after(state, update)
             updates.append(update)
-            if raw is not None:
-                raw |= update.keys()
+            if written_here is not None:
+                written_here |= update.keys()
             at = name
-            seen.add(at)
-            targets = await self._targets(at, state, here)
+            has_run.add(at)
+            targets = await self._next_targets(at, state, here)
         return Reached([target for target in targets if target != END], state, updates)
 
-    async def _enter(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def _run_in_task(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         """Run a node in the task of another one; of a graph, as much as it can there."""
         node = self._nodes[name]
         if node.begin is None:
@@ -196,7 +227,9 @@ class Wiring:
             steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*reached.updates[0]])
         return reached
 
-    async def _targets(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Sequence[_Target]:
+    async def _next_targets(
+        self, source: str, state: dict[str, Any], runtime: Runtime[Deps]
+    ) -> Sequence[_Target]:
         targets: list[_Target] = []
         for way in self._ways.get(source, ()):
             if isinstance(way, str):
@@ -208,8 +241,98 @@ class Wiring:
                 targets += [sent] if isinstance(sent, str) else sent
         return targets
 
-    def _is_apart(self, source: str, state: dict[str, Any]) -> bool:
-        return any(way.apart(state) for way in self._ways[source] if isinstance(way, FanOut))
+
+Replayed = Callable[[], dict[str, Any] | None]
+
+
+class Subgraph:
+    """A graph as a node of another. It is declared when a run first enters it, as many never are."""
+
+    def __init__(
+        self,
+        build: Callable[[], Any],
+        check: Callable[[Any], None],
+        labels: tuple[str, ...] = (),
+        replayed: Replayed | None = None,
+    ) -> None:
+        """`build`: makes the `Graph`. `check`: raises if it doesn't fit into its parent. `labels`: as a node's.
+
+        `replayed`: returns the subgraph's recorded writes in a replay; None: run it.
+        """
+        self._build, self._check, self.labels = build, check, labels
+        self._replayed = replayed or (lambda: None)
+
+    @cached_property
+    def graph(self) -> Any:
+        graph = self._build()
+        self._check(graph)
+        return graph
+
+    @property
+    def compiled(self) -> Any:
+        return self.graph.compiled
+
+    @cached_property
+    def _initial(self) -> Mapping[str, Any]:
+        return initial_values(self.compiled)
+
+    @property
+    def input_schema(self) -> type:
+        return self.graph.input or self.graph.state
+
+    async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
+        if (replayed := self._replayed()) is not None:
+            return replayed
+        config = get_config()
+        compiled: Any = self.compiled
+        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
+        if has_checkpoint(config):
+            return await self._drive_graph(inputs, config)
+        reached = self._superstep_progress(state) or await self._run_first_superstep(
+            inputs, get_runtime(Deps)
+        )
+        if not reached.targets:
+            return self._output_update(reached)
+        # Graphs that ran in its superstep have left keys of their own: drop them.
+        state = {key: value for key, value in reached.state.items() if key in compiled.channels}
+        return await self._drive_graph({**state, **state_to_start_at(reached.targets)}, config)
+
+    async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
+
+    async def _drive_graph(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
+        """As `ainvoke`, which collects each node's update, too."""
+        compiled: Any = self.compiled
+        left: dict[str, Any] = {}
+        keys = compiled.output_channels
+        async for values in compiled.astream(given, config, stream_mode="values", output_keys=keys):
+            left = values
+        return left
+
+    def _superstep_progress(self, state: dict[str, Any]) -> Reached | None:
+        """Return its progress in the superstep of the node that sent the payload, if any."""
+        if AT not in state:
+            return None
+        runtime = get_runtime(Deps)
+        if state[DONE] and (info := runtime.execution_info):
+            runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
+        return Reached(state[AT], {**self._initial, **state})
+
+    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        """Run it within another node's task, as far as it gets there."""
+        if (replayed := self._replayed()) is not None:
+            return Reached((), state, [replayed])
+        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
+        reached = await self._run_first_superstep(inputs, runtime)
+        return reached if reached.targets else Reached((), state, [self._output_update(reached)])
+
+    def _output_update(self, reached: Reached) -> dict[str, Any]:
+        outputs = self.compiled.output_channels
+        return {key: value for key, value in reached.written_values().items() if key in outputs}
+
+    def __getattr__(self, name: str) -> Any:
+        """For LangGraph, which asks nested graphs of a waiting run for their state."""
+        return getattr(self.compiled, name)
 
 
 class SuperstepTask(Runnable[Any, Any]):

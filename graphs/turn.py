@@ -13,8 +13,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
+from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs

@@ -42,7 +42,7 @@ async def run_or_replay(
     return await _call_or_replay(function, lambda: call_node(function, state, runtime), state, runtime)
 
 
-async def choose_or_replay(
+async def route_or_replay(
     function: Callable[[Any], Any], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Any:
     """As `run_or_replay`, of a router or a sender."""

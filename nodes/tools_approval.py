@@ -64,7 +64,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
     deps, key, call = load_attempt(state, runtime)
-    risk = tool_info(deps, call).risk
+    risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
@@ -99,7 +99,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
 
 def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
-    names = (call.name, tool_info(deps, call).name)
+    names = (call.name, require_tool_info(deps, call).name)
     declared = (d.parameters for d in deps.toolset.declarations() if d.name in names)
     schema: dict[str, Any] = next(declared, dict[str, Any]())
     if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -155,7 +155,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
-    if await _is_denied_by_now(deps, state, call):
+    if await _is_denied_by_current_rules(deps, state, call):
         return {"label": "changed since"}
     if info := deps.toolset.info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
@@ -164,7 +164,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     return {"label": "proceed"}
 
 
-async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> bool:
+async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
     info = deps.toolset.info(call.name)
     if info is None:
@@ -205,7 +205,7 @@ def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState)
     return EDITS_ONLY if granted and risk != "write" else mode
 
 
-def tool_info(deps: Deps, call: CallView) -> ToolInfo:
+def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.plan import parse_steps
+from interlock.nodes.plan import parse_plan_steps
 from interlock.nodes.requests import (
     has_server_changed,
     load_request_and_answer,
@@ -23,10 +23,10 @@ from interlock.nodes.tools_results import (
     EXECUTED,
     call_status_after,
     filled_forms,
-    is_result_for_hooks,
     load_attempt,
     record_person_decision,
     recorded_result,
+    should_fire_after_tool,
 )
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import (
@@ -86,12 +86,12 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     if answer.choice == "reject":  # an unanswered question has no result for hooks
         deps.journal.finish(key, call, rejection_result(answer))
         return {"label": "done", "status": call_status_after("scheduled", "execute", "fail")}
-    result = ToolResult(status="success", content=answer.text or "", meta=_chosen_mode(request, answer))
+    result = ToolResult(status="success", content=answer.text or "", meta=_mode_switch_meta(request, answer))
     deps.journal.finish(key, call, result)
-    return _end_call(state, "succeed", "done")
+    return _ended_call_update(state, "succeed", "done")
 
 
-def _chosen_mode(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
+def _mode_switch_meta(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
     """The mode to switch to, if the chosen option names one."""
     raw = request.questions[0].get("options") if request.questions else None
     for option in raw if isinstance(raw, list) else []:
@@ -100,10 +100,10 @@ def _chosen_mode(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValu
     return {}
 
 
-def _end_call(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
+def _ended_call_update(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     """The call has ended: continue with the hooks on its result or, without any, with `otherwise`."""
     over: ExecuteState = {"status": call_status_after("scheduled", "execute", event)}
-    return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
+    return {**over, "label": "hooks" if should_fire_after_tool({**state, **over}) else otherwise}
 
 
 @node(
@@ -165,8 +165,8 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
-        deps.journal.finish(key, call, _plan_rejection(answer))
-        return _end_call(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
+        deps.journal.finish(key, call, _plan_rejection_result(answer))
+        return _ended_call_update(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
@@ -178,10 +178,10 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     deps.journal.finish(key, call, _approved_plan_result(request, answer, text, record))
-    return _end_call(state, "succeed", "decided")
+    return _ended_call_update(state, "succeed", "decided")
 
 
-def _plan_rejection(answer: Answer) -> ToolResult:
+def _plan_rejection_result(answer: Answer) -> ToolResult:
     if answer.choice == "cancel":
         stopped = cancelled_result(render_prompt("plan/cancelled"))
         return stopped.model_copy(update={"stop": "cancelled by the user", "meta": {"plan": "cancel"}})
@@ -222,7 +222,7 @@ def _approved_plan_result(request: ApprovalRequest, answer: Answer, text: str, r
         "plan": verdict,
         "plan_file": path,
         "plan_text": record,
-        "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
+        "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_plan_steps(text)],
         "summary": f"approved, into {verdict.removeprefix('approve_')}",
     }
     return ToolResult(

@@ -33,7 +33,7 @@ class Prompt:
     system: str | None = None
 
     def text(self, **values: str) -> str:
-        """The body with its slots filled. Raises `SetupError` for missing and extra inputs."""
+        """Return the body with its slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is not None:
             raise SetupError(f"Prompt {self.name!r} has the parts System and User; use parts(), not text().")
         return self._fill(self.user, values)
@@ -54,12 +54,12 @@ class Prompt:
 
 
 def parse_prompt(name: str, source: str) -> Prompt:
-    """A prompt from its file's text. Raises `SetupError` naming what is wrong with it."""
+    """Return a prompt from its file's text. Raises `SetupError` naming what is wrong with it."""
     source = source.replace("\r\n", "\n")
     front = _FRONT.match(source)
     if front is None:
         _raise_malformed(name, "expected TOML front matter between two lines '+++' at the top")
-    purpose, inputs = _front_matter(name, front[1])
+    purpose, inputs = _parse_front_matter(name, front[1])
     body = source[front.end() :].strip() + "\n"
     used = set(_SLOT.findall(body))
     if used != inputs:
@@ -83,11 +83,11 @@ def load_prompt(name: str) -> Prompt:
 
 
 def render_prompt(name: str, **values: str) -> str:
-    """The shipped one-body prompt `name` with its slots filled."""
+    """Return the shipped one-body prompt `name` with its slots filled."""
     return load_prompt(name).text(**values)
 
 
-def prompts_digest(folder: str) -> str:
+def hash_prompts(folder: str) -> str:
     """Of the texts of a folder's prompts: another one where a word of them is."""
     found = (load_prompt(name) for name in prompt_names() if name.startswith(f"{folder}/"))
     texts = ((prompt.name, prompt.system, prompt.user) for prompt in found)
@@ -95,7 +95,7 @@ def prompts_digest(folder: str) -> str:
 
 
 def prompt_names() -> list[str]:
-    """Names of all shipped prompts, sorted."""
+    """Return names of all shipped prompts, sorted."""
     found: list[str] = []
     for entry in files(__name__).iterdir():
         if entry.is_dir():
@@ -105,7 +105,7 @@ def prompt_names() -> list[str]:
     return sorted(name.removesuffix(".md") for name in found)
 
 
-def _front_matter(name: str, source: str) -> tuple[str, set[str]]:
+def _parse_front_matter(name: str, source: str) -> tuple[str, set[str]]:
     try:
         front: dict[str, Any] = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:

@@ -175,7 +175,7 @@ class BuiltinToolset:
             for name, tool in self.tools.items()
             if tool.installed()
         ]
-        return [*map(shorten_declaration, declared)] if self.brief else declared
+        return [*map(to_brief_declaration, declared)] if self.brief else declared
 
     def info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
@@ -321,7 +321,7 @@ _WORTH = frozenset({"start_line", "end_line", "dir_path", "include_pattern", "fi
 _SENTENCE = re.compile(r"(.+?[.:])(?=\s|$)", re.DOTALL)
 
 
-def shorten_declaration(tool: ToolDeclaration) -> ToolDeclaration:
+def to_brief_declaration(tool: ToolDeclaration) -> ToolDeclaration:
     """The declaration with first sentences only, of the arguments that matter."""
     required = tool.parameters.get("required", ())
     properties = {

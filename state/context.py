@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, JsonValue
@@ -157,7 +156,6 @@ MEMORY = "memory:"
 class MemoryText:
     """A memory file as shown to the model, imports included."""
 
-    path: Path
     shown: str
     """Its name for the model and for people."""
     level: str

@@ -64,11 +64,8 @@ def keep_newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this
     return new
 
 
-class OfProcess:
-    """Marks a channel whose value depends on the driving process or a clock: replays don't compare it."""
-
-
-OF_PROCESS = OfProcess()
+OF_PROCESS = "of the process"
+"""Marks a channel whose value depends on the driving process or a clock: replays don't compare it."""
 BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s"})
 """Names of these channels. A LangGraph graph's own keys may have any name."""
 

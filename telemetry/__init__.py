@@ -12,20 +12,24 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from interlock.engine.store import Store
-from interlock.engine.store.runs import count_waiting_requests as requests_waiting
-from interlock.engine.store.runs import list_rows_to_export, mark_trace_exported, open_trace
+from interlock.engine.store.runs import (
+    count_waiting_requests,
+    list_rows_to_export,
+    mark_trace_exported,
+    open_trace,
+)
 from interlock.state import events as ev
 from interlock.state.settings import TelemetrySettings
-from interlock.telemetry.sender import Batch, Log, Sender
+from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,
     Attributes,
-    Figure,
+    Measurement,
     Span,
     Spans,
-    event_figures,
-    span_figures,
-    waiting_requests_figure,
+    event_measurements,
+    span_measurements,
+    waiting_requests_measurement,
 )
 
 _EVERY_S = 5.0
@@ -35,7 +39,7 @@ _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def configuration_problem(settings: TelemetrySettings) -> str:
-    """Why telemetry can't work although settings ask for it; empty: it can."""
+    """Return why telemetry can't work although settings ask for it; empty: it can."""
     if not all(
         find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
     ):
@@ -51,13 +55,13 @@ def configuration_problem(settings: TelemetrySettings) -> str:
 
 
 def parse_traceparent(text: str | None) -> tuple[str, str] | None:
-    """Trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
+    """Return trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
     found = _PARENT.fullmatch((text or "").strip().lower())
     return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
 
 
 def _current_span_ids() -> tuple[str, str] | None:
-    """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
+    """Return the span that this code runs in: that of a program that embeds us, or of an MCP request."""
     from opentelemetry.trace import get_current_span
 
     found = get_current_span().get_span_context()
@@ -78,7 +82,7 @@ def follow_drive(
     if said := _undelivered_message(_shared_sender(settings.model_dump_json())):
         warnings.append(said)
     watch = Telemetry(settings, store, run, env)
-    with watch.current():
+    with watch.as_current_span():
         yield {**env, VARIABLE: watch.traceparent}, [watch]
 
 
@@ -88,9 +92,9 @@ def flush_at_exit() -> list[str]:
     return [line for one in _SENDERS.values() if (line := _undelivered_message(one, late=one in late))]
 
 
-def _undelivered_message(one: Sender, *, late: bool = False) -> str:
-    why = one.failure or ("it didn't answer in time" if late else "")
-    return f"Telemetry to {one.place!r}: {why}; it is sent with the run's next drive." if why else ""
+def _undelivered_message(sender: Sender, *, late: bool = False) -> str:
+    why = sender.failure or ("it didn't answer in time" if late else "")
+    return f"Telemetry to {sender.destination!r}: {why}; it is sent with the run's next drive." if why else ""
 
 
 _SENDERS: dict[str, Sender] = {}
@@ -117,7 +121,7 @@ class Telemetry:
         self._spans = Spans(store.home, self._trace, self._span, content=settings.log_prompts)
         self._sender = _shared_sender(settings.model_dump_json())
         self._sent = set[str]()
-        self._figures: list[Figure] = []
+        self._measurements: list[Measurement] = []
         self._logs: list[Log] = []
         self._workflow, self._last = "", time.monotonic()
 
@@ -127,14 +131,13 @@ class Telemetry:
         return f"00-{self._trace.trace}-{self._span}-01"
 
     @contextmanager
-    def current(self) -> Generator[None]:
+    def as_current_span(self) -> Generator[None]:
         """Make the drive the current span of this task: the MCP client tells servers of it."""
         from opentelemetry.context import attach, detach
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        span = SpanContext(int(self._trace.trace, 16), int(self._span, 16), False, flags)
-        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        drive = NonRecordingSpan(span_context(self._trace.trace, self._span))
+        token = attach(set_span_in_context(drive))
         try:
             yield
         finally:
@@ -143,12 +146,12 @@ class Telemetry:
     def __call__(self, event: ev.Event) -> None:
         if isinstance(event, ev.Init):
             self._workflow = event.workflow
-        self._figures += event_figures(event)
-        self._logs += _event_logs(event, content=self._settings.log_prompts)
+        self._measurements += event_measurements(event)
+        self._logs += _event_logs(event, with_content=self._settings.log_prompts)
         if isinstance(event, ev.Result):
             self._send_drive_span(event)
         elif time.monotonic() - self._last > _EVERY_S:
-            self._send_new_rows([])
+            self._send_ended_spans([])
 
     def _send_drive_span(self, event: ev.Result) -> None:
         about: Attributes = {
@@ -163,10 +166,10 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting_requests_figure(requests_waiting(self._store.home)))
-        self._send_new_rows([drive], until)
+        self._measurements.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
+        self._send_ended_spans([drive], until)
 
-    def _send_new_rows(self, more: list[Span], until: float | None = None) -> None:
+    def _send_ended_spans(self, extra_spans: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""
         since = self._trace.until
         spans = [
@@ -174,20 +177,20 @@ class Telemetry:
             for s in self._spans.spans_since(list_rows_to_export(self._store.home, self._run, since), since)
             if s.id not in self._sent
         ]
-        spans += more
+        spans += extra_spans
         self._sent |= {span.id for span in spans}
-        of_these = (figure for span in spans for figure in span_figures(span, self._began))
-        figures = [*self._figures, *of_these]
-        logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
+        of_these = (measurement for span in spans for measurement in span_measurements(span, self._began))
+        measurements = [*self._measurements, *of_these]
+        logs, self._logs, self._measurements, self._last = self._logs, [], [], time.monotonic()
 
         def done() -> None:
             if until is not None:
                 mark_trace_exported(self._store, self._run, until)
 
-        self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
+        self._sender.send(Batch(self._trace.trace, self._span, spans, measurements, logs, done))
 
 
-def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
+def _event_logs(event: ev.Event, *, with_content: bool) -> Iterator[Log]:
     now = time.time()
     match event:
         case ev.Retry():
@@ -196,7 +199,7 @@ def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
         case ev.LoopDetected():
             about = {"interlock.loop.kind": event.kind, "interlock.loop.count": event.count}
             yield Log(
-                now, "interlock.loop_detected", event.detail if content else event.kind, "warning", about
+                now, "interlock.loop_detected", event.detail if with_content else event.kind, "warning", about
             )
         case ev.ChatCompressed():
             about = {"interlock.tokens.before": event.before, "interlock.tokens.after": event.after}
@@ -205,8 +208,8 @@ def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
             yield Log(now, f"interlock.{event.severity}", event.message, event.severity, {})
         case ev.ApprovalRequired():
             about = {"interlock.request": event.id, "gen_ai.tool.name": event.tool_name}
-            yield Log(now, "interlock.approval_required", event.reason if content else "", "info", about)
-        case ev.MessageEvent() if event.role == "user" and content:
+            yield Log(now, "interlock.approval_required", event.reason if with_content else "", "info", about)
+        case ev.MessageEvent() if event.role == "user" and with_content:
             yield Log(now, "interlock.prompt", event.content, "info", {})
         case ev.Result():
             error = event.error or {}

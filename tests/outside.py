@@ -12,7 +12,10 @@ import pytest
 
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
-    "context": frozenset({"repository", "tree", "commands", "file", "ide", "references", "nearby", "memory"}),
+    "context": frozenset(
+        {"summarize_repository", "list_trees", "load_commands", "resolve_reference"}
+        | {"ide_state", "resolve_references", "load_memory_near", "load_memory"}
+    ),
     "index": frozenset({"__call__"}),
     "toolset": frozenset({"file", "writes"}),
     "plans": frozenset({"find"}),
@@ -25,7 +28,9 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # Durations are reported, not compared.
     "clock": frozenset({"monotonic"}),
     # The system prompt is rebuilt, so that a replay reports a changed one.
-    "context": frozenset({"roots", "has_ide", "replacement", "rules", "facts"}),
+    "context": frozenset(
+        {"roots", "has_ide", "system_prompt_replacement", "load_mode_rules", "system_facts"}
+    ),
     "modes": frozenset({"get", "all"}),
     # A replay has how each check ended.
     "checks": frozenset({"command", "holds_tests", "is_test", "run", "run_in_view"}),

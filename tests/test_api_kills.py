@@ -16,8 +16,7 @@ from patience import until
 
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Options, served
-from interlock.web import drive_launcher
-from interlock.web.drive_process import DriveJob
+from interlock.web.drive_process import DriveDiedError, DriveJob, start_drive
 
 
 @pytest.fixture
@@ -82,8 +81,8 @@ def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Pa
         child.wait()
 
     try:
-        with pytest.raises(drive_launcher.DriveDiedError, match="died before it began"):
-            asyncio.run(drive_launcher.start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
+        with pytest.raises(DriveDiedError, match="died before it began"):
+            asyncio.run(start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
     finally:
         FORKER.stop_server()
 

@@ -16,8 +16,8 @@ from places import Place
 from interlock.nodes.system_sections import MAIN
 from interlock.prompts import load_prompt
 from interlock.services.context.references import resolve_references
-from interlock.services.context.workspace_summary import list_tree as listed
-from interlock.services.context.workspace_summary import summarize_repository
+from interlock.services.context.workspace_context import list_tree as listed
+from interlock.services.context.workspace_context import summarize_repository
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.deps import StopFlag
 from interlock.state.errors import ConfigError

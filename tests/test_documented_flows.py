@@ -14,8 +14,8 @@ import yaml
 
 from interlock.engine.diagrams.graph_model import Edge, merged_edges, walk_graphs
 from interlock.graphs import PIPELINES, load_pipeline
-from interlock.graphs.additions import PLACES
 from interlock.graphs.graph import Compiled
+from interlock.graphs.graph_changes import PLACES
 from interlock.graphs.supersteps import SuperstepTask
 from interlock.state import events
 from interlock.state.charts import CHARTS, initial_state, moves_in

@@ -5,10 +5,7 @@ Not among them, because they read the whole store: `runs --all`, `runs rm`, `sta
 
 import os
 import re
-from collections.abc import Callable
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import Run, run
@@ -32,23 +29,17 @@ def test_every_statement_of_a_runs_life_has_an_index(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    from interlock.fleet.jobs import ProcrastinateJobs
     from interlock.fleet.postgres import PostgresConnection
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     script = put(tmp_path / "script.json", SCRIPT)
     assert run("fleet", "init").code == 0
-    seen = dict[str, None]()
-
-    def note(owner: Any, name: str, noted: Callable[[str], str]) -> None:
-        told = getattr(owner, name)
-        monkeypatch.setattr(
-            owner, name, lambda one, sql, *given: seen.setdefault(noted(sql)) or told(one, sql, *given)
-        )
-
-    note(PostgresConnection, "_execute_raw", str)
-    for name in ("_all", "_one", "_changes"):
-        note(ProcrastinateJobs, name, _numbered)
+    seen, told = dict[str, None](), PostgresConnection.ask
+    monkeypatch.setattr(
+        PostgresConnection,
+        "ask",
+        lambda one, sql, given=(): seen.setdefault(sql) or told(one, sql, given),
+    )
     _life(run, f"script:{script}")
     assert len(seen) > 60
     with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
@@ -88,12 +79,6 @@ def _life(run: Run, model: str) -> None:
         ("undo", name),
     ):
         assert run(*words).code in (0, 1, 75), words
-
-
-def _numbered(sql: str) -> str:
-    """Return a statement for psycopg as the server sees it."""
-    numbers = count(1)
-    return re.sub("%[s%]", lambda found: "%" if found[0] == "%%" else f"${next(numbers)}", sql)
 
 
 def _plan(conn: "psycopg.Connection[tuple[str]]", sql: str) -> str:  # noqa: F821 - an extra

@@ -11,7 +11,7 @@ from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock.graphs import langgraph_internals, stored_values
+from interlock.graphs import langgraph_internals, stored_channels, stored_values
 
 ROOT = Path(__file__).parent.parent
 INTERNALS = (
@@ -48,7 +48,7 @@ def test_nothing_else_touches_them() -> None:
         f"{path.relative_to(ROOT)}: {line}"
         for room in rooms
         for path in (ROOT / room).rglob("*.py")
-        if path.name not in ("langgraph_internals.py", "foreign_node_results.py")
+        if path.name not in ("langgraph_internals.py", "stored_channels.py", "foreign_node_results.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         if any(text in line for text in INTERNALS)
     ]
@@ -60,15 +60,10 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     saver = InMemorySaver()
     declared("a", "b").compile(checkpointer=saver).invoke({"done": []}, CONFIG)
     last, before_b, _, first = [found.checkpoint["channel_values"] for found in saver.list(CONFIG)]
-    assert [*langgraph_internals.pending_nodes(before_b)] == ["b"] and langgraph_internals.has_due_work(
-        before_b
-    )
-    assert {key for key in before_b if not langgraph_internals.is_internal_channel(key)} == {"done"}
-    assert langgraph_internals.has_due_work(first) and not langgraph_internals.has_due_work(last)
-    assert (
-        langgraph_internals.pending_input(first) == {"done": []}
-        and langgraph_internals.pending_input(last) == {}
-    )
+    assert [*stored_channels.pending_nodes(before_b)] == ["b"] and stored_channels.has_due_work(before_b)
+    assert {key for key in before_b if not stored_channels.is_internal_channel(key)} == {"done"}
+    assert stored_channels.has_due_work(first) and not stored_channels.has_due_work(last)
+    assert stored_channels.pending_input(first) == {"done": []} and stored_channels.pending_input(last) == {}
     graph = declared("a", "b")
     graph.add_conditional_edges("a", lambda _: [Send("b", {"at": "x"})], ["b"])
     graph.compile(checkpointer=(saver := InMemorySaver()), interrupt_before=["b"]).invoke(
@@ -76,7 +71,7 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     )
     found: Any = saver.get_tuple(CONFIG)
     values = {k: v for k, v in found.checkpoint["channel_values"].items() if not k.startswith("branch:")}
-    assert [*langgraph_internals.pending_nodes(values)] == ["b"] and langgraph_internals.has_due_work(values)
+    assert [*stored_channels.pending_nodes(values)] == ["b"] and stored_channels.has_due_work(values)
 
 
 def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
@@ -88,18 +83,16 @@ def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
     notes: list[tuple[str, set[str]]] = []
     app = declared("a", a=lambda _: {"done": [interrupt("?")]}).compile(checkpointer=Noting())
     app.invoke({"done": []}, CONFIG)
-    own = [channels for path, channels in notes if langgraph_internals.is_input_task(path)]
-    asked = [channels for path, channels in notes if not langgraph_internals.is_input_task(path)]
-    assert own and asked == [{"__interrupt__"}] and asked[0] <= langgraph_internals.BOOKKEEPING
+    own = [channels for path, channels in notes if stored_channels.is_input_task(path)]
+    asked = [channels for path, channels in notes if not stored_channels.is_input_task(path)]
+    assert own and asked == [{"__interrupt__"}] and asked[0] <= stored_channels.BOOKKEEPING
     from langgraph._internal import _constants
 
     assert {
-        langgraph_internals.node_of_task_path(path)
-        for path, channels in notes
-        if channels == {"__interrupt__"}
+        stored_channels.node_of_task_path(path) for path, channels in notes if channels == {"__interrupt__"}
     } == {"a"}
     special = {_constants.INTERRUPT, _constants.ERROR, _constants.RESUME, _constants.RETURN}
-    assert special - langgraph_internals.BOOKKEEPING <= {_constants.RETURN}
+    assert special - stored_channels.BOOKKEEPING <= {_constants.RETURN}
 
 
 class Kept(BaseModel):

@@ -53,8 +53,7 @@ SERVICES_MAY_IMPORT = {
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"mcp"},
-    "folder_effects": {"config", "files", "secrets"},
-    "trust": {"folder_effects", "config", "files", "hooks", "policy"},
+    "trust": {"config", "files", "hooks", "policy", "secrets"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
@@ -99,12 +98,7 @@ FROM_BELOW = {
         *("graphs.pipeline", "prompts", "tools", "tools.table"),
         *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
-        *(
-            "services.context.memory",
-            "services.hooks.hook_settings",
-            "services.mcp.spec",
-            "services.mcp.exchanges",
-        ),
+        *("services.context.memory", "services.hooks.hook_settings", "services.mcp"),
         *("services.models.facts", "services.models.names"),
         *("services.process.stdout", "services.process.supervisor_client"),
         *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
@@ -242,6 +236,15 @@ def test_front_ends_reach_past_the_client_only_where_they_did() -> None:
         below = {n.removeprefix("interlock.") for n in names if n.split(".")[1] in FROM_BELOW_ROOMS}
         assert below <= listed, f"{room}: ask `{THE_CLIENT}` instead of {sorted(below - listed)}"
         assert not {n for n in names if n.split(".")[1] in {*FROM_BELOW} - {room, "cli"}}
+
+
+def test_what_runs_servers_and_searches_has_one_door_each() -> None:
+    for door in ("interlock.services.mcp", "interlock.services.index"):
+        others = [name for name in PATHS if name != door and not name.startswith(f"{door}.")]
+        found = {
+            f"{name}: {n}" for name in others for n in modules_imported(name) if n.startswith(f"{door}.")
+        }
+        assert not found, f"import `{door}` instead"
 
 
 def test_a_module_says_what_it_does() -> None:

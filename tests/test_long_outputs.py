@@ -174,7 +174,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
     assert before, "the whole output"
     remove_run(home, first)
     assert kept() == before
-    remove = retention.remove_untouched
+    remove = retention.remove_if_not_stored_since
 
     def meanwhile(path: Path, since: float) -> None:
         """Another run stores the same bytes; its row comes later."""
@@ -183,7 +183,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
         remove(path, since)
 
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "remove_untouched", meanwhile)
+        patch.setattr(retention, "remove_if_not_stored_since", meanwhile)
         remove_run(home, second)
     assert kept() == before
     remove_run(home, drive(stage, *replies).run)

@@ -105,7 +105,16 @@ def edit(tree: Tree) -> None:
 
 DOORS: dict[str, Callable[[Tree], None]] = {"": repair, "web": call_api, "acp": edit}
 """A run through each door, by the folder that has it."""
-MISSING = {"web": "serve", "acp": "acp", "fleet": "worker", "telemetry": ""}
+MISSING = {
+    "web": "serve",
+    "acp": "acp",
+    "fleet": "worker",
+    "telemetry": "",
+    "engine/diagrams": "diagram",
+    "services/index": "",
+    "services/mcp": "mcp",
+    "tools/browser": "",
+}
 """What may be missing, and the command that is unknown then; empty: none is."""
 
 
@@ -122,6 +131,9 @@ def test_without_a_folder_its_command_is_unknown_and_every_other_door_works(
     told = tree.run(*ENTRY, "--help").stdout
     assert "interlock COMMAND" in told
     assert tree.run(*ENTRY, "doctor", "--json").stderr == ""
+    if folder == "engine/diagrams":
+        exported = tree.run(*ENTRY, "export", "latest", "--format", "md")
+        assert exported.returncode == 0 and "## Path" in exported.stdout and "mermaid" not in exported.stdout
     if name := MISSING[folder]:
         done = tree.run(*ENTRY, name)
         assert (done.returncode, done.stdout) == (2, "") and f"\n  {name} " not in told

@@ -64,12 +64,12 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
         raise to_tool_error(context.workspace, start, error)
     search = _to_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
-    found = await grep.find_lines(search, args.exclude_pattern)
-    lines, matches = await run_in_thread(_select_lines, grep, found.lines, args, search)
+    found, more = await grep.find_lines(search, args.exclude_pattern)
+    lines, matches = await run_in_thread(_select_lines, grep, found, args, search)
     if wider := _widen_search(search, args, lines, matches):
-        around = await grep.find_lines(wider, args.exclude_pattern)
-        lines, _ = await run_in_thread(_select_lines, grep, around.lines, args, wider)
-    return _format_result(args, lines, found.more or matches > args.total_max_matches, context)
+        found, _ = await grep.find_lines(wider, args.exclude_pattern)
+        lines, _ = await run_in_thread(_select_lines, grep, found, args, wider)
+    return _format_result(args, lines, more or matches > args.total_max_matches, context)
 
 
 def _to_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:

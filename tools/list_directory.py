@@ -1,18 +1,18 @@
-"""list_directory: list a directory's entries; the task loop's list also what lies below it."""
+"""list_directory: list a directory's entries, the task loop's list also what lies below it; find files by name."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import Field
 
-from interlock.state.calls import ToolResult
+from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools.search.ripgrep import compile_glob
+from interlock.tools.search.ripgrep import compile_glob, compile_literal, has_glob_characters
 from interlock.tools.workspace_files import (
     entry_kind,
     open_directory,
@@ -63,7 +63,7 @@ def _list_entries(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace)
             lines = [_format_entry(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
     except OSError as error:
         raise to_tool_error(workspace, path, error) from error
-    return _format_result(shown, lines, len(kept), len(named) - len(kept))
+    return _format_entries(shown, lines, len(kept), len(named) - len(kept))
 
 
 class _Entry(NamedTuple):
@@ -108,7 +108,7 @@ def _format_size(entry: os.DirEntry[str]) -> str:
         return "unreadable"
 
 
-def _format_result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
+def _format_entries(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
     where = "the workspace" if shown == "." else repr(shown)
     if not lines:
         text = f"{where[0].upper() + where[1:]} is empty." if not ignored else f"Nothing to show in {where}."
@@ -122,7 +122,7 @@ def _format_result(shown: str, lines: list[str], total: int, ignored: int) -> To
     return ToolResult(status="success", content=replace_surrogates(text), meta={"summary": count})
 
 
-TOOL = Tool(
+LIST_DIRECTORY = Tool(
     name="list_directory",
     description="Lists the files and directories right inside a directory: directories first, files with their size in"
     " bytes. What git or the user's ignore files ignore is counted but not listed.",
@@ -184,4 +184,85 @@ LIST_FILES = Tool(
     summary=lambda args: f"List {args.path}" + (" and below" if args.recursive else ""),
     run=_run_list_files,
     paths=lambda args: [(args.path, "read")],
+)
+
+
+_MOST_FILES = 1000
+
+
+class GlobArgs(Args):
+    pattern: str = Field(
+        min_length=1,
+        description="Glob pattern, such as 'src/**/*.py' or '**/*.{ts,tsx}'. '**' stands for any number of directories;"
+        " '*' alone stays within one.",
+    )
+    dir_path: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory that the pattern starts from, relative to the workspace or absolute inside it."
+        " Default: the workspace.",
+    )
+    case_sensitive: bool = Field(
+        default=False, description="Whether upper and lower case differ. Default false."
+    )
+    respect_git_ignore: bool = Field(
+        default=True, description="False: find what git ignores too. Default true."
+    )
+
+
+async def run_glob(args: GlobArgs, context: ToolContext) -> ToolResult:
+    return await run_in_thread(_find_files, args, context.workspace)
+
+
+def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
+    start = resolve_directory(workspace, args.dir_path)
+    pattern = _make_pattern_relative(args.pattern, start, workspace)
+    if pattern is None:
+        raise ToolError(
+            "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
+        )
+    test = _compile_path_test(pattern, start, args.case_sensitive)
+    files = workspace.walk_names(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
+    base = len(f"{start}".rstrip("/")) + 1
+    found = [path for path in files if test(path[base:])]
+    return _format_found_files(args.pattern, [workspace.relative(Path(path)) for path in found])
+
+
+def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> str | None:
+    """Return the pattern relative to `start`; None: it leads outside."""
+    if pattern.startswith("/"):
+        base = next((str(d) for d in (start, workspace.root) if pattern.startswith(f"{d}/")), None)
+        if base is None or base != str(start):
+            return None
+        pattern = pattern[len(base) + 1 :]
+    return None if ".." in pattern.split("/") else pattern
+
+
+def _compile_path_test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
+    """Return a test of relative paths; existing names match literally, as in `app/[id]/page.tsx`."""
+    if has_glob_characters(pattern) and os.path.lexists(start / pattern):
+        return compile_literal(pattern, case_sensitive=case_sensitive)
+    return compile_glob(pattern, case_sensitive=case_sensitive)
+
+
+def _format_found_files(pattern: str, files: list[str]) -> ToolResult:
+    if not files:
+        text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
+        return ToolResult(status="success", content=text, meta={"summary": "no files"})
+    count = format_count(len(files), "file")
+    lines = [f"{count} for {pattern!r}:", *files[:_MOST_FILES]]
+    if len(files) > _MOST_FILES:
+        lines.append(f"… {len(files) - _MOST_FILES} more aren't shown; narrow the pattern or dir_path.")
+    return ToolResult(status="success", content="\n".join(lines), meta={"summary": count})
+
+
+GLOB = Tool(
+    name="glob",
+    description="Finds files whose path matches a glob pattern, sorted by path. Dotfiles are included; what git or the"
+    " user's ignore files ignore is not.",
+    args=GlobArgs,
+    risk="read",
+    summary=lambda args: f"Find {args.pattern}" + ("" if args.dir_path == "." else f" in {args.dir_path}"),
+    run=run_glob,
+    paths=lambda args: [(args.dir_path, "read")],
 )

@@ -1,14 +1,20 @@
-"""read_file: read a text file or part of it; a picture or PDF."""
+"""read_file: read a text file or part of it, a picture or PDF; several text files at once."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.text import format_count, replace_surrogates
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.text import format_count, join_some, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
-from interlock.state.workspace import Workspace
+from interlock.state.workspace import PathRefused, Workspace, ignored_text
 from interlock.tools.file_content import (
+    MOST_CHARS,
     binary_file_notice,
     cut_page,
     decode_text_file,
@@ -17,7 +23,8 @@ from interlock.tools.file_content import (
     split_lines,
     to_media_part,
 )
-from interlock.tools.workspace_files import read_file_bytes
+from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
+from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_allowed_file
 
 
 class ReadFileArgs(Args):
@@ -85,7 +92,7 @@ def _summarize_call(args: ReadFileArgs) -> str:
     return f"Read {args.file_path}, lines {args.start_line or 1}-{args.end_line or ''}"
 
 
-TOOL = Tool(
+READ_FILE = Tool(
     name="read_file",
     description="Reads a text file. Shows at most 2,000 lines unless end_line asks for more, and 2,000 characters of"
     " a line; a first line in square brackets says what was left out and how to go on. Pictures and PDFs are shown as"
@@ -95,4 +102,194 @@ TOOL = Tool(
     summary=_summarize_call,
     run=run_read_file,
     paths=lambda args: [(args.file_path, "read")],
+)
+
+
+_END = "--- End of content ---"
+_MOST_NAMED = 50
+"""Maximum skipped files listed by name."""
+_DEFAULT_EXCLUDES = (
+    *("**/node_modules/**", "**/.git/**", "**/.vscode/**", "**/.idea/**", "**/dist/**", "**/build/**"),
+    *("**/coverage/**", "**/__pycache__/**", "**/.venv/**", "**/*.pyc", "**/*.class", "**/*.o", "**/*.so"),
+    *("**/*.zip", "**/*.gz", "**/*.tar", "**/*.jar", "**/*.exe", "**/*.dll", "**/*.log", "**/.DS_Store"),
+)
+"""Build artefacts, archives and editor files, as in gemini-cli."""
+
+
+class ReadManyFilesArgs(Args, populate_by_name=True):
+    include: list[str] = Field(
+        min_length=1,
+        description="Paths, directories or glob patterns, relative to the workspace, such as"
+        " ['README.md', 'src/**/*.py'].",
+    )
+    exclude: list[str] = Field(default_factory=list[str], description="Glob patterns of files to leave out.")
+    recursive: bool = Field(
+        default=True, description="Whether a directory stands for all that is below it. Default true."
+    )
+    use_default_excludes: bool = Field(
+        default=True,
+        alias="useDefaultExcludes",
+        description="Leave out build results, archives and editors' files that only a pattern matches. Default true.",
+    )
+    respect_git_ignore: bool = Field(
+        default=True, description="False: read what git ignores too. Default true."
+    )
+
+
+async def run_read_many_files(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
+    return await run_in_thread(read_files, args, context.workspace)
+
+
+def read_files(
+    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
+) -> ToolResult:
+    """Return the files' texts, at most `most_chars` characters in total. Raise `ToolError` if no file is found."""
+    problems: list[ToolError] = []
+    chosen = _choose_files(stop, args, workspace, problems)
+    if not chosen:
+        reasons = " ".join(map(str, problems)) or f"No file matches {args.include!r}."
+        refused = any(isinstance(problem, PathRefused) for problem in problems)
+        raise ToolError("path_refused" if refused else "file_not_found", reasons)
+    parts: list[str] = []
+    left_out: list[str] = []
+    room = most_chars
+    for path in sorted(chosen, key=workspace.relative):
+        stop.check()
+        shown = workspace.relative(path)
+        head = f"--- {shown} ---\n\n"
+        left = room - len(head)
+        text = _format_file(args, workspace, path, chosen[path], left) if left > 0 else None
+        if text is None:
+            left_out.append(shown)
+            continue
+        room = left - len(text)
+        parts.append(f"{head}{text}\n")
+    return _format_files(parts, left_out, problems)
+
+
+def _choose_files(
+    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
+) -> dict[Path, bool]:
+    """Return the files to read, and whether each was named by its path. Append to `problems`."""
+    chosen: dict[Path, bool] = {}
+    excluded = [_compile_relative_test(pattern, workspace) for pattern in args.exclude]
+    defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
+    for pattern in args.include:
+        for path, named in _match_pattern(stop, pattern, args, workspace, problems):
+            stop.check()
+            name = workspace.relative(path)
+            # What is named is read: defaults apply only below the folder that the pattern starts with.
+            below = "" if named is None else path.relative_to(named).as_posix()
+            if not any(test(name) for test in excluded) and not any(test(below) for test in defaults):
+                chosen[path] = named is None or chosen.get(path, False)
+    return chosen
+
+
+def _compile_relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
+    return compile_glob(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
+
+
+def _match_pattern(
+    stop: StopFlag, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
+) -> Iterator[tuple[Path, Path | None]]:
+    """Yield files with the folder that the pattern names; None: it names the file itself. Append to `problems`."""
+    try:
+        path = workspace.readable(pattern)
+    except PathRefused as refused:
+        problems.append(refused)
+        return
+    kind = path_kind(workspace, path)
+    if kind == "directory":
+        wanted: dict[Path, Callable[[Path], bool]] = {
+            path: lambda file: args.recursive or file.parent == path
+        }
+    elif kind != "missing":
+        yield path, None
+        return
+    elif has_glob_characters(pattern):
+        wanted = _tests_by_folder(pattern, workspace)
+    else:
+        problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
+        return
+    found: list[tuple[Path, Path]] = []
+    refusals: list[ToolError] = []
+    for folder, test in wanted.items():
+        below = workspace.walk_names(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
+        right = [file for file in map(Path, below) if test(file)]
+        if refused := _ignored_refusal(pattern, folder, workspace, git=args.respect_git_ignore):
+            # Some may be read nevertheless, such as those in node_modules, where it is named.
+            right = [
+                f for f in right if resolve_allowed_file(workspace, f, ignored=not args.respect_git_ignore)
+            ]
+            refusals += [] if right else [refused]
+        found += [(file, folder) for file in right]
+    if not found:
+        problems += refusals or [ToolError("file_not_found", f"No file matches {pattern!r}.")]
+    yield from found
+
+
+def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
+    """Map each folder that an alternative of a glob pattern starts with to a test of the files below it."""
+    tests: dict[Path, list[Callable[[str], bool]]] = {}
+    for one in expand_braces(pattern.removeprefix(f"{workspace.root}/")):
+        names = takewhile(lambda name: not has_glob_characters(name), one.split("/")[:-1])
+        folder = workspace.root
+        with suppress(PathRefused):
+            named = workspace.readable("/".join(names) or ".")
+            folder = named if path_kind(workspace, named) == "directory" else folder
+        tests.setdefault(folder, []).append(_compile_relative_test(one, workspace))
+
+    def test_of(folder: Path) -> Callable[[Path], bool]:
+        return lambda file: any(test(workspace.relative(file)) for test in tests[folder])
+
+    return {folder: test_of(folder) for folder in tests}
+
+
+def _ignored_refusal(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
+    """Return the refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
+    if not workspace.ignored(folder, git=git):
+        return None
+    return PathRefused(ignored_text(pattern, git=not workspace.ignored(folder, git=False)))
+
+
+def _format_file(
+    args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int
+) -> str | None:
+    """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
+    real = resolve_allowed_file(workspace, path, ignored=not args.respect_git_ignore)
+    if real is None:  # a link was created since it was found
+        return "[may not be read]"
+    try:
+        data = read_file_bytes(workspace, real)
+    except ToolError as problem:
+        return f"[{problem}]"
+    file = decode_text_file(data)
+    if file is None:
+        return binary_file_notice(workspace.relative(path), len(data)) if named else None
+    if not file.raw:
+        return "[empty]"
+    part = cut_page(file.text, most_chars=room)
+    return omitted_lines_heading(part) + part.text
+
+
+def _format_files(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
+    text = "\n".join([*parts, _END])
+    if left_out:
+        names = join_some(left_out, _MOST_NAMED)
+        text += f"\nNot shown, because there was no more room or they aren't text: {names}."
+    if problems:
+        text += "\n" + "\n".join(map(str, problems))
+    return ToolResult(
+        status="success", content=replace_surrogates(text), meta={"summary": format_count(len(parts), "file")}
+    )
+
+
+READ_MANY_FILES = Tool(
+    name="read_many_files",
+    description="Reads several text files at once, one after the other, each under a line with its path. Use it when"
+    " you need many small files; use read_file for a large one. At most 200,000 characters in all; the rest is named.",
+    args=ReadManyFilesArgs,
+    risk="read",
+    summary=lambda args: "Read " + ", ".join(args.include),
+    run=run_read_many_files,
 )

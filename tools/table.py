@@ -2,21 +2,25 @@
 
 from importlib import import_module
 
+from interlock.state.entry_points import has_part
 from interlock.state.errors import SetupError
 from interlock.state.names import OTHER_NAMES
 from interlock.state.tooling import Tool
 from interlock.tools import NAMES
 
 _MODULES = (
-    *("apply_diff", "browser_action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
-    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
-    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
+    *("apply_diff", "browser.action", "codebase_search", "control", "generate_image", "grep_search"),
+    *("list_code_definition_names", "list_directory", "questions", "read_file", "replace"),
+    *("run_shell_command", "save_memory", "web", "write_file"),
 )
+_PARTS = {"browser.action": "browser", "codebase_search": "index"}
+"""Modules with a tool of a part that an installation can lack (`docs/plugins.md`)."""
 
 
 def _load_tools() -> dict[str, Tool]:
-    """Import every tool. Raise `SetupError` if one isn't in NAMES."""
-    modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
+    """Import every tool whose part is here. Raise `SetupError` if one isn't in NAMES."""
+    here = (name for name in _MODULES if name not in _PARTS or has_part(_PARTS[name]))
+    modules = (import_module(f"interlock.tools.{name}") for name in here)
     found = {
         tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)
     }
@@ -28,7 +32,7 @@ def _load_tools() -> dict[str, Tool]:
 
 
 _FOUND = _load_tools()
-TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in NAMES}
+TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in NAMES if name in _FOUND}
 """In the order in which models see them."""
 ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
 """Other programs' and earlier names of tools → ours."""

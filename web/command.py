@@ -16,7 +16,7 @@ _READ_ONLY = "The server was started with --read-only."
 
 
 def _parse_origin(text: str) -> str:
-    """A site as browsers name it. Raises `ArgumentTypeError`."""
+    """Return a site as browsers name it. Raises `ArgumentTypeError`."""
     if not re.fullmatch(r"https?://[\w.\-\[\]:]+", text):
         raise ArgumentTypeError(f"{text!r} isn't an origin. Expected one like http://localhost:3000")
     return text.lower()
@@ -65,9 +65,9 @@ def _manage_tokens(args: Args) -> None:
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
-        sys.stdout.write(tokens.create_token(words[2], args.role) + "\n")
+        sys.stdout.write(tokens.create_program_token(words[2], args.role) + "\n")
     elif words[:2] == ["token", "rm"] and len(words) == 3:
-        if not tokens.revoke_token(words[2]):
+        if not tokens.revoke_program_token(words[2]):
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(

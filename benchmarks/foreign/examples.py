@@ -161,7 +161,9 @@ async def _in_langgraph(workflow: Any, example: Example) -> Any:
     """The output of the same graph in LangGraph, with its in-memory saver."""
     graph = workflow.graph.copy({"checkpointer": InMemorySaver()})
     config: Any = {"configurable": {"thread_id": "1", **example.context}}
-    given: Any = workflow.graph_input(workflow._entered(workflow.validated(dict(example.input)), None), {})
+    given: Any = workflow.graph_input(
+        workflow._default_enter(workflow.validate_input(dict(example.input)), None), {}
+    )
     while True:
         found = await graph.ainvoke(given, config, context=workflow.graph_context(example.context))
         state = await graph.aget_state(config)

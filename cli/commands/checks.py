@@ -235,11 +235,11 @@ def hooks(args: Args) -> int | None:
 
 
 def _parse_event(name: str | None) -> Any:
-    from interlock.services.hooks.hook_settings import ALIASES, EVENTS, find_event
+    from interlock.services.hooks.hook_settings import ALIASES, EVENTS, find_hook_event
 
     if name is None:
         raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")
-    found = find_event(name)
+    found = find_hook_event(name)
     if found is None:
         near = nearest_names_hint(name, [*EVENTS, *ALIASES], 0.4) or f" There are {', '.join(EVENTS)}."
         raise UserError(f"No event {name!r}.{near} See: interlock hooks --help")

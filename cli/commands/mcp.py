@@ -113,7 +113,7 @@ def mcp(args: Args) -> int | None:
 
 
 def _check_servers(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.client.configuration_checks import McpCheck
+    from interlock.engine.client.mcp_check import McpCheck
 
     check = McpCheck(options_for_folder(args))
     try:
@@ -216,14 +216,14 @@ def _parse_pairs(texts: Sequence[str], separator: str, flag: str) -> dict[str, s
 
 
 def _remove_server(args: Args) -> None:
-    from interlock.services.mcp.spec import remove_server
+    from interlock.services.mcp import remove_server
 
     remove_server(file := _settings_file(args), _require_server_name(args))
     remark_paint().print_line(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
 def _sign_in(args: Args) -> None:
-    from interlock.engine.client.configuration_checks import McpCheck
+    from interlock.engine.client.mcp_check import McpCheck
 
     name = _require_server_name(args)
     check = McpCheck(options_for_folder(args))
@@ -257,7 +257,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve_workflows(args: Args) -> None:
-    from interlock.services.mcp.exchanges import load_sdk
+    from interlock.services.mcp import load_sdk
 
     load_sdk()
     from interlock.cli.mcp_server import name_tools, serve_mcp

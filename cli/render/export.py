@@ -24,6 +24,7 @@ from interlock.engine.client import Call, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
 from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
+from interlock.state.entry_points import has_part
 from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
 from interlock.state.text import escape_controls, json_text, visible, visible_json
@@ -87,10 +88,11 @@ def export_run(run: RunRow, export_format: str) -> str:
         workflow = Client(options).workflow(run.workflow, with_own_nodes=True)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
-    drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run)
-    return (
-        render_html_page(record, drawn) if isinstance(drawn, bytes) else render_markdown_report(record, drawn)
-    )
+    # Without the folder that draws, everything else of the run is exported.
+    can_draw = has_part("diagrams")
+    drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run) if can_draw else ""
+    text = drawn.decode() if isinstance(drawn, bytes) else drawn
+    return render_html_page(record, text) if export_format == "html" else render_markdown_report(record, text)
 
 
 class Part(NamedTuple):
@@ -117,12 +119,12 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def render_html_page(record: Record, diagram: bytes) -> str:
-    """The HTML page. `diagram`: the diagram as SVG."""
+def render_html_page(record: Record, svg: str) -> str:
+    """Return the run as an HTML page. `svg`: its diagram; empty: none."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    svg = diagram.decode()
-    body = "\n".join(_part_to_html(part, svg[svg.index("<svg") :]) for part in _run_parts(record))
+    drawing = svg[svg.index("<svg") :] if svg else ""
+    body = "\n".join(_part_to_html(part, drawing) for part in _run_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
@@ -131,10 +133,10 @@ def render_html_page(record: Record, diagram: bytes) -> str:
     )
 
 
-def render_markdown_report(record: Record, diagram: str) -> str:
-    """The Markdown report. `diagram`: the diagram as Mermaid text."""
+def render_markdown_report(record: Record, mermaid: str) -> str:
+    """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return escape_controls(
-        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, diagram)) + "\n"
+        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
     )
 
 
@@ -287,7 +289,7 @@ _TAGS = {
 def _part_to_html(part: Part, svg: str) -> str:
     match part.kind:
         case "diagram":
-            return f'<div class="diagram" id="diagram">{svg}</div>'
+            return f'<div class="diagram" id="diagram">{svg}</div>' if svg else ""
         case "asked":
             return f'<div class="asked">{_escape_text(part.text)}</div>'
         case "text":
@@ -355,10 +357,11 @@ def _escape_name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _part_to_markdown(part: Part, diagram: str) -> Iterator[str]:
+def _part_to_markdown(part: Part, mermaid: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
-            yield from _code_block_lines(diagram, "mermaid")
+            if mermaid:
+                yield from _code_block_lines(mermaid, "mermaid")
         case "asked" | "text" | "block":
             if part.text:
                 yield from _code_block_lines(part.text, "diff" if is_diff(part.text) else "text")

@@ -239,7 +239,7 @@ def read_run_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[N
 def _picker_row_of_run(row: RunRow) -> Row:
     return Row(
         one_line(row.title) or row.workflow,
-        f"{row.standing} · {format_age(row.updated)} · {row.run}",
+        f"{row.status_text} · {format_age(row.updated)} · {row.run}",
         row.run,
     )
 

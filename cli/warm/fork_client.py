@@ -36,7 +36,7 @@ class Child(Protocol):
 
 
 class Fork:
-    """A forked process; `status_pipe` brings its pid, then its wait status. Raises `ConnectionError` if no pid comes."""
+    """A forked process; `status_pipe` brings its pid, then its wait status. Raises `ConnectionError` without a pid."""
 
     def __init__(self, status_pipe: int) -> None:
         self._status_pipe = status_pipe
@@ -112,7 +112,7 @@ class Forker:
     def request_fork(
         self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
     ) -> int:
-        """Ask for a fork; returns the pipe that tells its pid and end. Raises `ConnectionError` if the process that forks is gone."""
+        """Ask for a fork; returns the pipe of its pid and end. Raises `ConnectionError` if the process that forks is gone."""
         given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
         given |= {"numbers": [*range(len(streams))]}
         request = os.memfd_create("start", os.MFD_CLOEXEC)

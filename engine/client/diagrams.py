@@ -1,11 +1,15 @@
 """diagrams: drawings of graphs and of runs, for the front ends that show or write them."""
 
-from interlock.engine.diagrams import (
+from interlock.engine.optional_rooms import require_part
+
+require_part("diagrams", "Drawings need", "engine/diagrams")
+
+from interlock.engine.diagrams import (  # noqa: E402 (without the folder, people read the line above)
     GROUPS,
     RunPath,
+    build_run_path,
     check_diagrams,
     declared_by_place,
-    path_of,
     render_diagram,
     write_diagrams,
 )
@@ -13,9 +17,9 @@ from interlock.engine.diagrams import (
 __all__ = [
     "GROUPS",
     "RunPath",
+    "build_run_path",
     "check_diagrams",
     "declared_by_place",
-    "path_of",
     "render_diagram",
     "write_diagrams",
 ]

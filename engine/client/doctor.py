@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.client.health import OURS, Finding, damaged_pages
-from interlock.services.files.disk import close_to_others
+from interlock.services.files.disk import remove_others_permissions
 from interlock.services.hooks.scripts import find_scripts
-from interlock.services.process.supervisor import describe_escapes, describe_process_limit
+from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import abbreviate_home, format_amount, format_count
@@ -70,7 +70,7 @@ def check_machine() -> Iterator[Finding]:
         ),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
-    note = describe_escapes()
+    note = describe_possible_escapes()
     yield Finding(
         "note" if note else "ok",
         "processes",
@@ -130,7 +130,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
+        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding(
@@ -169,8 +169,6 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import server_specs
-
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
     yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
@@ -186,6 +184,13 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
+    if settings.mcp_servers:
+        yield from _check_servers(settings, root)
+
+
+def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:
+    from interlock.services.mcp import server_specs
+
     servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
@@ -300,7 +305,7 @@ def _check_retention() -> Iterator[Finding]:
 def _close_to_others(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
-        repaired = [part for part in OURS if close_to_others(home / part)]
+        repaired = [part for part in OURS if remove_others_permissions(home / part)]
         if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*OURS}:
             home.chmod(0o700)
             repaired.append(".")

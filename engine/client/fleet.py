@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.optional_rooms import load_fleet_entry
-from interlock.engine.read import named_runs
+from interlock.engine.read import list_runs_by_id
 from interlock.engine.store import (
     Store,
     open_reader,
@@ -18,7 +18,8 @@ from interlock.engine.store import (
     read_store_address,
     state_directory_for_store,
 )
-from interlock.engine.store.connection import NO_SERVER, Connection, Job
+from interlock.engine.store.connection import NO_SERVER, Connection
+from interlock.engine.store.jobs import Job
 from interlock.engine.store.queue import Delivery
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
@@ -212,7 +213,7 @@ class Fleet:
         """Each schedule, with its next time and how its last run stands."""
         with self._reading() as conn:
             found = queue.listed(conn)
-        rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
+        rows = {row.run: row for row in list_runs_by_id(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
                 **{

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
 from interlock.engine.client.served import Served
 from interlock.graphs.foreign import wrap_foreign_input
-from interlock.graphs.langgraph_internals import RESERVED, TAP
+from interlock.graphs.langgraph_internals import TAP
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import RESERVED
 from interlock.state.errors import UserError
 
 NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")

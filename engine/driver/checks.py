@@ -14,7 +14,7 @@ from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
+from interlock.services.hooks.hook_replies import HookEnvironment, Reply, python_isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, await_despite_cancel
@@ -93,7 +93,7 @@ class RunChecks:
             folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
-                if self._table.kind_of(path):
+                if self._table.file_kind(path):
                     with suppress(OSError):
                         status = os.lstat(f"{folder}/{name}")
                         found[path] = (status.st_ctime_ns, status.st_ino)
@@ -122,7 +122,7 @@ class RunChecks:
         return CheckEnd.model_validate(row.reply.output["check"])
 
     async def _run_command(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
-        env = {**self.around.variables(), **isolation_variables(self.command, self.workspace.root)}
+        env = {**self.around.variables(), **python_isolation_variables(self.command, self.workspace.root)}
         if copy:
             env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
         ended = await self.processes_in(copy).run(
@@ -179,7 +179,7 @@ class RunChecks:
         found = await self._compare_with_start()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
-        return await asyncio.to_thread(lambda: [*found.restored_files(changes.changes)])
+        return await asyncio.to_thread(lambda: [*found.files_to_restore(changes.changes)])
 
     async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view

@@ -13,6 +13,7 @@ from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.optional_rooms import require_part
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
@@ -36,14 +37,13 @@ from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
-from interlock.tools.control import ACTIVATE_SKILL
-from interlock.tools.progress import UPDATE_TODO_LIST
+from interlock.tools.control import ACTIVATE_SKILL, UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
     from interlock.services.checks.repair_files import RepairFiles
-    from interlock.services.index.index import WorkspaceIndex
-    from interlock.services.mcp.servers import Keep, Servers
+    from interlock.services.index import WorkspaceIndex
+    from interlock.services.mcp import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 
@@ -72,12 +72,12 @@ class LazyService(Generic[T]):
 class _NoMcpServers(LazyService["Servers"]):
     """Answers what every run asks without importing what connects to servers."""
 
-    async def ready(self, server: str | None = None) -> None: ...
+    async def wait_until_ready(self, server: str | None = None) -> None: ...
 
-    def names(self) -> list[str]:
+    def server_names(self) -> list[str]:
         return []
 
-    def views(self) -> list[ServerView]:
+    def server_views(self) -> list[ServerView]:
         return []
 
 
@@ -195,7 +195,8 @@ def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: C
 
 
 def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
-    from interlock.services.index.index import open_index
+    require_part("index", "Searching by meaning needs", "services/index")
+    from interlock.services.index import open_index
 
     name = prepared.settings.search.embeddings
     return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
@@ -259,8 +260,7 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
 def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
-    from interlock.services.mcp.servers import Servers
-    from interlock.services.mcp.spec import server_specs
+    from interlock.services.mcp import Servers, server_specs
 
     root = prepared.workspace.root
     return Servers(
@@ -283,7 +283,7 @@ def _make_policy(
         policy = prepared.policy
         policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.for_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().server_names(), servers().trusted_annotations)
         return policy
 
     return cast("RulePolicy", LazyService(made))
@@ -346,14 +346,14 @@ def _make_toolset(
     emit: Emit,
     index: "LazyService[WorkspaceIndex]",
     chosen: Mapping[str, Tool],
-    counts: Callable[[str], bool] = lambda _: True,
+    is_included: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
-    """`counts`: whether an MCP server's tool is included."""
+    """`is_included`: whether an MCP server's tool is included."""
     kind = BuiltinToolset
     if prepared.settings.mcp_servers:
-        from interlock.services.mcp.servers import JoinedToolset
+        from interlock.services.mcp import JoinedToolset
 
-        kind = partial(JoinedToolset, servers=servers(), counts=counts)
+        kind = partial(JoinedToolset, servers=servers(), is_included=is_included)
     return kind(
         workspace=prepared.workspace,
         processes=processes,
@@ -419,7 +419,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.prestart,
+        on_commands=SUPERVISORS.start_ahead_of_first_command,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

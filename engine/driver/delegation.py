@@ -62,9 +62,6 @@ class RunAgents:
     def definition(self, name: str) -> AgentDefinition | None:
         return self.definitions.get(name)
 
-    def names(self) -> list[str]:
-        return list(self.definitions)
-
     def open(self, instance: AgentInstance) -> str:
         message = Message(role="system", origin="agent", content=instance.model_dump_json())
         return self.transcript.for_agent(instance.path, instance.call).append("", [message])

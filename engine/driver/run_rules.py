@@ -12,13 +12,13 @@ from typing import Any
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
 from interlock.services.context.memory import find_git_root, load_memory, system_prompt_file
-from interlock.services.files.ignore import find_git_directory
+from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
     git_configuration_paths,
     paths_named_by_git,
-    program_folders,
+    program_search_folders,
 )
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.hook_settings import Hook, build_matcher
@@ -260,7 +260,7 @@ def find_protected_paths(
     custom = settings.context.file_filtering.custom_ignore_files
     memory = load_memory(roots=roots, home=home, names=names)
     lists = {
-        "programs": program_folders(env),
+        "programs": program_search_folders(env),
         "what hooks, safety checkers and MCP servers run": (
             script for line in programs for script in find_scripts(line, places.root)
         ),
@@ -313,7 +313,7 @@ def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str
 def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := find_git_root(root)) is not None:
-        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+        for config in (find_shared_git_directory(tree) / "config", *git_configuration_paths(env)):
             yield from (path for path, _ in paths_named_by_git(config, tree))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from langgraph.runtime import RunControl
 
 from interlock.engine.store.leases import StopAsked
-from interlock.graphs.foreign import user_code_positions
+from interlock.graphs.node_errors import user_code_positions
 from interlock.nodes.effects import running_effect_keys
 from interlock.state.deps import GRACE_S, Token
 

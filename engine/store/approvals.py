@@ -10,9 +10,10 @@ from typing import Any
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import request_stop
-from interlock.engine.store.queries import place_of
+from interlock.engine.store.queries import parse_request_id
 from interlock.engine.store.runs import (
     RELATED,
+    ancestor_runs,
     first_task,
     keep_sealed,
     read_options,
@@ -149,7 +150,7 @@ class SqlApprovals:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
         with self.store.writing() as conn:
-            for (run,) in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
+            for run in (self.run, *ancestor_runs(conn, self.run)):
                 with keep_sealed(conn, run):
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
                     if files := _with_saved_rules(rights.get("files", []), saved, self.redact):
@@ -175,14 +176,6 @@ def list_answered_requests_of_tool(
 
 def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
     return request["call"]["name"] == "exit_plan_mode" and answer["choice"] != "reject"
-
-
-_RUN_AND_THOSE_ABOVE = """
-with recursive line (run, parent) as (
-    select run, parent from runs where run = $1
-    union select r.run, r.parent from runs r join line on r.run = line.parent
-) select run from line
-"""
 
 
 def _with_saved_rules(
@@ -240,7 +233,7 @@ def number_requests(conn: Connection, run: str) -> None:
             RELATED + "select coalesce(max(number), 0) from approvals where run in (select run from related)"
         )
         (last,) = conn.execute(query, (run,)).fetchone()
-        for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
+        for number, name in enumerate(sorted((name for (name,) in rows), key=parse_request_id), last + 1):
             conn.update("approvals", {"number": number}, {"id": name})
 
 

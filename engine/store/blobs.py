@@ -20,7 +20,7 @@ from interlock.engine.store import (
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import Condition
 from interlock.services.files.blobs import Blobs
-from interlock.services.files.disk import make_private_directory, path_below
+from interlock.services.files.disk import make_private_directory, require_path_below
 from interlock.services.files.filesystem import replace_file, store_content
 from interlock.state.clock import unix_time
 
@@ -99,7 +99,7 @@ def store_output_file(store: Store, path: Path) -> None:
 
 def fetch_output_file(store: Store, name: str) -> None:
     """Write the file of `outputs/` with this name that another host stored, if there is one."""
-    path_below(store.outputs, name)
+    require_path_below(store.outputs, name)
     with explain_store_errors(store.path), closing(store.connect()) as conn:
         body = load_blob(conn, f"outputs/{name}")
     if body is not None:
@@ -120,7 +120,7 @@ def store_changed_plans(conn: Connection, run: str, plans: Path, kept: dict[Path
 def read_plans(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
     """The name below `plans/RUN`, and the bytes, of each plan."""
     if not conn.blobs:
-        folder = path_below(home / "plans", run)
+        folder = require_path_below(home / "plans", run)
         yield from ((str(p.relative_to(folder)), p.read_bytes()) for p in folder.rglob("*") if p.is_file())
         return
     prefix = f"plans/{run}/"
@@ -134,9 +134,9 @@ def read_plans(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, by
 
 def fetch_plans(conn: Connection, home: Path, run: str) -> None:
     """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
-    plans = path_below(home / "plans", run)
+    plans = require_path_below(home / "plans", run)
     for name, body in read_plans(conn, home, run):
-        file, digest = path_below(plans, name), sha256(body).hexdigest()
+        file, digest = require_path_below(plans, name), sha256(body).hexdigest()
         if (
             file.exists()
             and _read_common_hashes(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest()
@@ -167,7 +167,7 @@ def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: b
     if conn is not None and conn.blobs:
         store_blob(conn, f"plans/{run}/{name}", body, owner=run)
         return
-    file = path_below(home / "plans" / run, name)
+    file = require_path_below(home / "plans" / run, name)
     make_private_directory(file.parent)
     replace_file(file, body)
 

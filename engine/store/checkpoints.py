@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.store import select_rows
-from interlock.graphs.langgraph_internals import (
-    BOOKKEEPING,
-    due_nodes,
-    is_internal_channel,
-    node_of_task_path,
-)
+from interlock.graphs.stored_channels import BOOKKEEPING, due_nodes, is_internal_channel, node_of_task_path
 from interlock.state.errors import UserError
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"

@@ -18,7 +18,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import mark_run_done, read_options, set_run_option
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs import langgraph_internals
+from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.foreign_node_sources import node_sources
 from interlock.graphs.foreign_requests import breakpoint_request, interrupt_requests, resume_value
 from interlock.graphs.pipeline import Pipeline
@@ -67,7 +67,7 @@ class ForeignSaver(Saver):
         values = self._all_formed(checkpoint["channel_values"])
         with self._one:
             made = super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
-            self._commit()
+            self.conn.flush()
         return made
 
     def _all_formed(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class ForeignSaver(Saver):
     def _formed(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
-        if self._own is None or not langgraph_internals.holds_graph_values(channel, value):
+        if self._own is None or not stored_channels.holds_graph_values(channel, value):
             return value
         is_ours = not find_unstorable(value, self.known, self.serde)
         if is_ours and not self._hides:
@@ -134,7 +134,7 @@ class ForeignSaver(Saver):
     ) -> None:
         writes = [(channel, self._formed(channel, value)) for channel, value in writes]
         given = dict(writes)
-        kept = {key: value for key, value in given.items() if key not in langgraph_internals.BOOKKEEPING}
+        kept = {key: value for key, value in given.items() if key not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -142,9 +142,9 @@ class ForeignSaver(Saver):
                 if isinstance(item, Interrupt):
                     self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
-            if not given.keys() <= langgraph_internals.BOOKKEEPING:  # it is over, and asks nothing more
+            if not given.keys() <= stored_channels.BOOKKEEPING:  # it is over, and asks nothing more
                 self._approvals.withdraw(f"interrupt:{task_id}:")
-            self._commit()
+            self.conn.flush()
 
     @override
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -268,7 +268,7 @@ def saver_for(
         case "classes":
             return Saver(conn, steps, workflow.outcome, types=())
         case "any":
-            return ForeignSaver(conn, steps, workflow.thread_form(), approvals, Memory(path))
+            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, Memory(path))
 
 
 @contextmanager
@@ -348,7 +348,7 @@ def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
         tables=("writes",),
     )
     return [
-        (name, task, langgraph_internals.node_of_task_path(path), channel)
+        (name, task, stored_channels.node_of_task_path(path), channel)
         for name, task, path, channel in rows.fetchall()
     ]
 

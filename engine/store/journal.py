@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store.blobs import open_blob_storage, record_named_files
+from interlock.engine.store.blobs import open_blob_storage, record_named_files, store_changed_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Notice, Serde, notice_nothing
@@ -125,8 +125,6 @@ class SqlJournal:
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
             if self.plans and self.conn.blobs:
-                from interlock.engine.store.blobs import store_changed_plans
-
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_named_files(self.conn, self.run, text.encode(), file)
             self._put(key, done)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queries import TURN
-from interlock.engine.store.runs import read_options, run_and_subtasks
+from interlock.engine.store.runs import TURN, read_options, run_and_subtasks
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.clock import unix_time
@@ -64,8 +63,9 @@ class SqlModelLog:
                 (self.run, agent, role),
                 tables=("model_calls",),
             ).fetchone()
-            kept = self._before.get((agent, role), 0) if last is None else last + 1
-            self._made[agent, role] = kept  # a replay adds those of its record
+            if last is None:
+                last = calls_before(self.conn, self.run).get((agent, role), 0) - 1
+            self._made[agent, role] = last + 1  # a replay adds those of its record
         made = self._made[agent, role]
         self._made[agent, role] = made + 1
         return made
@@ -73,10 +73,6 @@ class SqlModelLog:
     def unused(self, agent: str, role: str, ordinal: int) -> None:
         if self._made[agent, role] == ordinal + 1:  # else another request has the next one already
             self._made[agent, role] = ordinal
-
-    @cached_property
-    def _before(self) -> dict[tuple[str, str], int]:
-        return calls_before(self.conn, self.run)
 
     def record(self, call: ModelCall, request: ModelRequest, reply: Reply, request_hash: str) -> Reply:
         with self.conn.transaction() as conn:

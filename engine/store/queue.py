@@ -1,6 +1,6 @@
 """queue: a job says "drive this run until it parks or ends". It is put in the transaction that gives a reason to.
 
-How a database keeps jobs is its queue's business (`Jobs` in `connection.py`). The truth about a run is its row, never
+How a database keeps jobs is its queue's business (`jobs.py`). The truth about a run is its row, never
 its job's status (`docs/internals.md#a-run-and-its-job`).
 """
 
@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
-from interlock.engine.store.connection import Connection, Job, Unsure
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, Unsure
 from interlock.engine.store.leases import revoke_lease
 from interlock.engine.store.runs import (
     IS_SUBTASK,
@@ -21,14 +22,9 @@ from interlock.engine.store.runs import (
     set_run_error,
     stopped_run_error,
 )
-from interlock.state.errors import PASSING, ConfigError, StoreError, UserError
+from interlock.state.errors import ConfigError, StoreError, UserError
 
-DRIVE = "interlock.drive"
 _OF_HOST = "host:"
-HELD = "held:"
-"""Begins the queues that no worker serves (`rate_limits.py`)."""
-LEVEL = 1_000_000
-"""Places in the line of one priority."""
 
 
 class Submitted(NamedTuple):
@@ -235,14 +231,11 @@ with recursive family (run) as (
 )
 select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f
 """
-_ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
-NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
 _MAY_GO_ON = f"{PASSES} and {NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "
-    f"where {_ASKED} and r.status not in ('done', 'failed', 'cancelled')"
+    f"where {ASKED} and r.status not in ('done', 'failed', 'cancelled')"
 )
 START = "interlock.start"
 _DEATHS = 3

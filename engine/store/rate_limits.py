@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import DRIVE, HELD
 from interlock.engine.store.queue import (
-    DRIVE,
-    HELD,
     Submitted,
     has_queue,
     in_seconds,
@@ -22,7 +21,7 @@ from interlock.engine.store.queue import (
     submitted,
 )
 from interlock.engine.store.runs import set_run_error
-from interlock.engine.store.tables import Row, Statement
+from interlock.engine.store.tables import Row
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.messages import Usage
 
@@ -173,16 +172,11 @@ def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str]
     return found
 
 
-def count_alone(conn: Connection) -> None:
-    """Until the end of the transaction nobody else counts."""
-    conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
-
-
 def count(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
     """Add to what is used of the periods of now."""
     places, names = _places(limits, 4), [part for limit in limits for part in limit[:2]]
-    count_use = Statement(_COUNT.format(places, places, places), ("limit_seconds", "limit_use"))
-    conn.run(count_use, (requests, tokens, usd, *names))
+    count_use = _COUNT.format(places, places, places)
+    conn.run(count_use, (requests, tokens, usd, *names), ("limit_seconds", "limit_use"))
 
 
 def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
@@ -224,12 +218,6 @@ def _until_room(spent: Sequence[tuple[float, float]], most: float, more: float) 
 
 def _is_full(spent: float, most: float, more: float) -> bool:
     return spent >= most or (spent > 0 and spent + more > most)
-
-
-def wait_for_runs(limit: Limit) -> Wait:
-    return Wait(
-        limit.whose, _why(limit, f"{limit.runs} {'run' if limit.runs == 1 else 'runs'} at once"), None
-    )
 
 
 def _why(limit: Limit, used: str) -> str:
@@ -283,7 +271,7 @@ class LimitedCalls:
             whose = in_dollars[0].whose
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
         usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
-        count_alone(self.conn)
+        self.conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
         if wait := wait_for(self.conn, limits, tokens, usd):
             return wait
         count(self.conn, limits, 1, tokens, usd)
@@ -331,7 +319,8 @@ def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
         if one.runs is not None and conn.jobs.count_driven(one.kind, one.name, job) >= one.runs
     )
     if first := next(full, None):
-        return wait_for_runs(first)
+        why = _why(first, f"{first.runs} {'run' if first.runs == 1 else 'runs'} at once")
+        return Wait(first.whose, why, None)
     return wait_for(conn, limits) if limits else None
 
 

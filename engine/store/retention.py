@@ -14,15 +14,21 @@ from interlock.engine.store import (
     select_rows,
 )
 from interlock.engine.store.api_rows import forget
-from interlock.engine.store.blobs import files_named_by_any_run, list_named_files, relist_named_files
+from interlock.engine.store.blobs import (
+    delete_blobs_of_owner,
+    delete_unused_outputs,
+    files_named_by_any_run,
+    list_named_files,
+    relist_named_files,
+)
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import refuse_driven_run
 from interlock.engine.store.runs import delete_seal
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import (
-    path_below,
+    require_path_below,
 )
-from interlock.services.files.filesystem import remove_untouched
+from interlock.services.files.filesystem import remove_if_not_stored_since
 from interlock.state.errors import BusyError, RunError
 
 _DAY_S = 86_400
@@ -140,7 +146,7 @@ def remove_run(home: Path, run: str) -> list[str]:
         found: dict[str, Path] = {}
         for name in names:
             try:
-                found[name] = path_below(folder, name)
+                found[name] = require_path_below(folder, name)
             except RunError as error:
                 refused.append(str(error))
         return found
@@ -160,10 +166,8 @@ def remove_run(home: Path, run: str) -> list[str]:
         with conn.transaction():
             unnamed = {*paths} - files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
-                remove_untouched(paths[name], last)
+                remove_if_not_stored_since(paths[name], last)
             if conn.blobs:
-                from interlock.engine.store.blobs import delete_blobs_of_owner, delete_unused_outputs
-
                 delete_unused_outputs(conn, unnamed, last)
                 for kind in ("plans", "patches", "commits"):
                     delete_blobs_of_owner(conn, kind, run)

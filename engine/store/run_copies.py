@@ -203,10 +203,10 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
         ShadowRepository(to / "snapshots" / name).copy_snapshots(source, commits)
 
 
-def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
+def seed(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy the run's start, records, call results and replies of hooks and servers into a replay's store.
 
-    `script`: the replies of its models. `subtasks`: copied if finished, as each is replayed by itself.
+    `script`: the replies of its models. Finished subtasks are copied: each is replayed by itself.
     """
     with open_reader(home) as old, closing(store.connect()) as conn:
         assert old is not None
@@ -229,7 +229,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             begun = {"options": json.dumps(options), "status": "open", "step": 0}
             conn.update("runs", begun, {"run": run})
             seal_row(conn, run)
-            for subtask in subtasks:
+            for subtask in run_and_subtasks(old, run)[1:]:
                 copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
                 copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
             conn.update("runs", {"queue": None}, {"queue": NOT_NULL})  # no worker drives a replay
@@ -282,7 +282,7 @@ def first_state_of(home: Path, run: str) -> dict[str, Any]:
 
 def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """(id, request, answer) of each request that was answered, in the order asked."""
-    for row in queries.answered(home, run):
+    for row in queries.list_answered_requests(home, run):
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 

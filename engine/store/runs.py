@@ -15,8 +15,8 @@ from interlock.engine.store import Store, open_reader, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.services.files.disk import (
     make_private_directory,
-    path_below,
     replace_private_file,
+    require_path_below,
 )
 from interlock.state.clock import unix_time
 from interlock.state.errors import STOPPED, RunError, StoreError, UserError
@@ -105,6 +105,10 @@ def mark_run_done(conn: Connection, run: str) -> None:
 
 IS_SUBTASK = "c.subtask_of = c.parent"
 """For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
+
+
+TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
+"""An answer that counts as a turn; retries don't."""
 
 
 _ABOVE_IT = """
@@ -260,7 +264,7 @@ def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Defi
     """Raises `UserError` if the run was removed. `locked`: inside a transaction: nobody changes it before its end."""
     lock = conn.change_lock if locked else ""
     sql = f"select workflow, workspace, options, input from runs where run = $1{lock}"
-    row = conn.execute(sql, (run,)).fetchone()
+    row = conn.execute(sql, (run,), tables=("runs",)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
     return Definition(row[0], row[1], json.loads(row[2]), row[3])
@@ -311,14 +315,11 @@ def delete_seal(home: Path, run: str) -> None:
 
 
 def _seal_path(home: Path, run: str) -> Path:
-    return path_below(home / "seals", run)
+    return require_path_below(home / "seals", run)
 
 
 def read_options(conn: Connection, run: str) -> dict[str, Any]:
-    row = conn.execute("select options from runs where run = $1", (run,), tables=("runs",)).fetchone()
-    if row is None:
-        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
-    return json.loads(row[0])
+    return read_definition(conn, run).options
 
 
 def read_run_options(home: Path, run: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import ended_subtask_status
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE, Condition, where_sql
-from interlock.graphs import langgraph_internals
+from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.stored_values import (
     Names,
     StorableTypes,
@@ -186,9 +186,10 @@ class Saver(BaseCheckpointSaver[int]):
         self._stored.pop(thread_id, None)
 
     def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
-        self._commit()
-        columns = ", ".join(column for column in _COLUMNS)
-        newest = f"select {columns} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        self.conn.flush()
+        newest = (
+            f"select {', '.join(_COLUMNS)} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        )
         for *place, parent, kind, saved, metadata in self.conn.execute(newest, values).fetchall():
             writes = self.conn.execute(
                 f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = $3 "
@@ -259,23 +260,23 @@ class Saver(BaseCheckpointSaver[int]):
         """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
         thread, ns = _place(config)
         channels = {channel for channel, _ in writes}
-        kept = {channel: value for channel, value in writes if channel not in langgraph_internals.BOOKKEEPING}
+        kept = {channel: value for channel, value in writes if channel not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = langgraph_internals.payload_task_path(task_path, self.steps.node_of(task_id))
+        path = stored_channels.payload_task_path(task_path, self.steps.node_of(task_id))
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
-            if not channels <= langgraph_internals.BOOKKEEPING and not channels & {
+            if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
                 "__error__",
             }:
                 self._forget(thread, task_id)
-                if not langgraph_internals.is_input_task(task_path):
+                if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
@@ -284,7 +285,7 @@ class Saver(BaseCheckpointSaver[int]):
                     why = exception_line(error)
                     self.steps.save_failed(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
-            self._commit()
+            self.conn.flush()
 
     @contextmanager
     def _together(self) -> Generator[None]:
@@ -297,9 +298,6 @@ class Saver(BaseCheckpointSaver[int]):
             yield
             self.write()
         self.mark_buffer_written()
-
-    def _commit(self) -> None:
-        self.conn.flush()
 
     def _rows(self, thread: str, ns: str) -> _Rows:
         return self._waiting.setdefault((thread, ns), _Rows([], []))
@@ -379,9 +377,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [
-            key for key in values if key not in known and not langgraph_internals.is_internal_channel(key)
-        ]
+        return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
 
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
@@ -392,10 +388,11 @@ class Saver(BaseCheckpointSaver[int]):
 
         `waiting`: interrupt id → its value.
         """
-        ready = {name: True for name in list_answered_interrupts(self.conn, run) if name in waiting}
-        below = {name: child_in(value) for name, value in waiting.items()}
-        return ready | {
-            name: True for name, child in below.items() if child and ended_subtask_status(self.conn, child)
+        answered = list_answered_interrupts(self.conn, run)
+        return {
+            name: True
+            for name, value in waiting.items()
+            if name in answered or ((child := child_in(value)) and ended_subtask_status(self.conn, child))
         }
 
     def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
@@ -472,7 +469,7 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
     running = "running" if before == "open" else next_state(RunChart, before, "drive")
-    if langgraph_internals.has_due_work(values):
+    if stored_channels.has_due_work(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"

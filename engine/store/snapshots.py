@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
+from interlock.engine.store.blobs import (
+    fetch_snapshot,
+    first_stored_commit,
+    store_blob,
+    store_snapshot_pack,
+)
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     IGNORED,
@@ -93,7 +99,7 @@ class SqlSnapshots:
                 await self._keep_ignored(self._made.repository, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
-            row = {**where, **order, "repository": self._made.name, "before": commit}
+            row = {**where, **order, "repository": self._made.repository.name, "before": commit}
             self.conn.insert("snapshots", row)
             self._calls[place] = False
 
@@ -206,8 +212,6 @@ class SqlSnapshots:
     def _bring(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
-            from interlock.engine.store.blobs import fetch_snapshot
-
             fetch_snapshot(self.conn, repository, commit)
         elif name != repository.name:
             repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
@@ -251,8 +255,6 @@ class SqlSnapshots:
 
     async def _keep(self, repository: "ShadowRepository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
-        from interlock.engine.store.blobs import first_stored_commit, store_snapshot_pack
-
         if first_stored_commit(self.conn, [commit]):
             return
         earlier = await await_despite_cancel(asyncio.to_thread(repository.ancestors, commit))
@@ -261,8 +263,6 @@ class SqlSnapshots:
         store_snapshot_pack(self.conn, repository, commit, base, pack)
 
     async def _keep_commits(self) -> None:
-        from interlock.engine.store.blobs import store_blob
-
         if self.commits is None:
             return
         try:

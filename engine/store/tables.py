@@ -128,7 +128,7 @@ TABLES = (
         "answered_at <= $2",
         "made",
         holds={
-            "id": "interlock.engine.store.queries:place_of",
+            "id": "interlock.engine.store.queries:parse_request_id",
             "request": f"{_STATE}.calls:ApprovalRequest",
             "answer": f"{_STATE}.calls:Answer",
             "rule": f"{_STATE}.calls:SessionRule",
@@ -202,14 +202,6 @@ class Plus(NamedTuple):
     """A column's new value: its old one and a number."""
 
     by: int
-
-
-class Statement(NamedTuple):
-    """A write that `Connection.insert`, `update` and `delete` can't express. It changes no audited row."""
-
-    sql: str
-    writes: tuple[str, ...]
-    """The tables that it writes."""
 
 
 class Write(NamedTuple):

@@ -16,7 +16,7 @@ from interlock.engine.store.runs import (
     read_repository_option,
     run_and_subtasks,
 )
-from interlock.services.files.disk import path_below
+from interlock.services.files.disk import require_path_below
 from interlock.state.clock import unix_time
 
 NOWHERE = "nowhere:"
@@ -128,7 +128,9 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
 
     for old, commits in snapshots_by_repository(conn, run).items():
         if old != name:
-            ShadowRepository(folder / name).copy_snapshots(ShadowRepository(path_below(folder, old)), commits)
+            ShadowRepository(folder / name).copy_snapshots(
+                ShadowRepository(require_path_below(folder, old)), commits
+            )
 
 
 def snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_a
 from interlock.engine.store.run_copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
-from interlock.graphs.langgraph_internals import has_due_work
+from interlock.graphs.stored_channels import has_due_work
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
 from interlock.services.snapshots.restore import apply_restore, plan_restore

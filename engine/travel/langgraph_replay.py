@@ -18,7 +18,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 
 from interlock.engine.masking import load_folder_redactor
-from interlock.engine.read import RunRow, step_rows
+from interlock.engine.read import RunRow, list_step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import decode_checkpoint
@@ -31,17 +31,16 @@ from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
 from interlock.graphs.foreign_requests import payload_as_text
 from interlock.graphs.langgraph_internals import (
-    BOOKKEEPING,
     QUESTIONS,
     DueTask,
     checkpoint_with_writes,
     due_tasks,
-    is_internal_channel,
     replace_interrupt,
     run_as_node,
     unconditional_writes,
 )
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import BOOKKEEPING, is_internal_channel
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
@@ -90,7 +89,7 @@ async def apply_record(
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app: Any = chosen.declared().compile(saver)
+        app: Any = chosen.declared_graph().compile(saver)
         if instead and instead.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
             raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
@@ -150,7 +149,7 @@ class _Record:
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)
-        steps = step_rows(home, row.run)
+        steps = list_step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
         self._tasks: dict[str, dict[str, str]] = {}

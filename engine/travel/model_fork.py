@@ -32,8 +32,8 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.graphs.langgraph_internals import pending_input
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_channels import pending_input
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""

@@ -21,11 +21,11 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.engine.store.runs import read_options, read_run_options
-from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
+from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -94,13 +94,13 @@ def record_of(services: DriveServices, hooked: str) -> Record:
 def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    services.mcp().replay(recorded_servers(journal.conn))
+    services.mcp().switch_to_replay(recorded_servers(journal.conn))
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (
         None,
-        prompts_digest("context"),
+        hash_prompts("context"),
     )
     transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
@@ -162,15 +162,15 @@ class RecordedContext:
     def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
-    def facts(self) -> SystemFacts:
-        facts = self._inner.facts()
+    def system_facts(self) -> SystemFacts:
+        facts = self._inner.system_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
-        return [MemoryText(Path(name), name, "", "") for name in named]
+        return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -338,7 +338,7 @@ class Seen:
         self._row = row
         self._alike = read_run_options(home, row.run).get("context_prompts") in (
             None,
-            prompts_digest("context"),
+            hash_prompts("context"),
         )
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}

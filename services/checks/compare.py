@@ -57,9 +57,9 @@ class Comparison:
         hashes = {change.path: self._acceptance_hash(change.path) for change in found}
         return TestChanges(changes=tuple(found), diff=self._format_diff(found), hashes=hashes)
 
-    def restored_files(self, changes: Iterable[TestChange]) -> Iterator[Before]:
+    def files_to_restore(self, changes: Iterable[TestChange]) -> Iterator[Before]:
         """Yield what puts a view back: the changed files as they were, without tests that weren't there."""
-        changes = sorted(changes, key=lambda change: not self._is_output(change.path))
+        changes = sorted(changes, key=lambda change: not self._is_possible_test_output(change.path))
         gone = {change.path for change in changes if change.how in ("new", "added", "built")}
         # First, as a link may stand where a folder was.
         yield from ((path, 0, b"") for path in sorted(gone | self._new_tests()))
@@ -77,10 +77,10 @@ class Comparison:
                     self._data_before(change.path),
                 )
 
-    def _is_output(self, path: str) -> bool:
+    def _is_possible_test_output(self, path: str) -> bool:
         """Return whether an ignored file may be what a run of the tests left, so that it must be older than
         they are."""
-        return path in self._ignored_before.files and not self.table.kind_of(path.rpartition("/")[2])
+        return path in self._ignored_before.files and not self.table.file_kind(path.rpartition("/")[2])
 
     @cached_property
     def _ignored_before(self) -> SnapshotContents:
@@ -104,7 +104,7 @@ class Comparison:
         """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
         known = [*self._contents_before.files, *self._noted_marks]
         tree = IgnoredTests(self.workspace, self.table, self._contents_now.files, known)
-        return tree.list_paths(), tree.closed.keys()
+        return {*tree.list_paths()}, tree.closed.keys()
 
     @cached_property
     def _new_paths(self) -> Set[str]:
@@ -119,7 +119,7 @@ class Comparison:
         for path, kept in self._contents_before.files.items():
             if self._contents_now.files.get(path) == kept:
                 continue
-            kind = self.table.kind_of_link(path) if stat.S_ISLNK(kept.mode) else self.table.kind_of(path)
+            kind = self.table.link_kind(path) if stat.S_ISLNK(kept.mode) else self.table.file_kind(path)
             if kind and (change := self._classify_change(path, kind, kept)):
                 yield change
         _, closed = self._ignored_now
@@ -134,7 +134,7 @@ class Comparison:
             # A makefile of another name is read before the one that was there.
             if kind == "settings" or (kind in ("mixed", "whole") and self._is_adding_tests(path, kind)):
                 yield TestChange(path=path, how="new")
-        if any(self.table.kind_of(path) == "test" for path in self._contents_before.files):
+        if any(self.table.file_kind(path) == "test" for path in self._contents_before.files):
             # It runs beside those that were there, and may change what they see.
             unseen = tuple(folder for folder in self._noted_marks if folder.endswith("/"))
             for path in sorted(self._new_tests()):
@@ -153,7 +153,11 @@ class Comparison:
         now = self._read_current(path)
         if (now and _is_same_file(now, kept)) or self._is_accepted(path):
             return None
-        if path in self._ignored_before.files and kind == "test" and _is_built(path, self._data_before(path)):
+        if (
+            path in self._ignored_before.files
+            and kind == "test"
+            and _is_compiled_file(path, self._data_before(path))
+        ):
             return None if now is None else TestChange(path=path, how="built")
         if now is None:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
@@ -178,7 +182,7 @@ class Comparison:
 
     def _current_kind(self, path: str) -> Kind:
         is_link = (self.root / path).is_symlink()
-        return self.table.kind_of_link(path) if is_link else self.table.kind_of(path)
+        return self.table.link_kind(path) if is_link else self.table.file_kind(path)
 
     def _restore_parts(self, path: str) -> str:
         return restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
@@ -249,7 +253,7 @@ _BUILT = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>
 _BUILT_NAMES = (".o", ".obj", ".lo", ".la", ".pyc", ".beam", ".gcda", ".gcno", ".cmi", ".cmo", ".hi", ".rlib")
 
 
-def _is_built(path: str, data: bytes) -> bool:
+def _is_compiled_file(path: str, data: bytes) -> bool:
     """Return whether a file was compiled: put back, it would be taken for newer than the code that has been
     repaired."""
     return data.startswith(_BUILT) or path.endswith(_BUILT_NAMES)

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -66,10 +66,6 @@ class IgnoredTests(WorkspaceTree):
         self._modes: dict[str, int] = {}
         self._entries_left, self._bytes_left, self._code_left = _MOST_ENTRIES, _MOST_BYTES, _MOST_CODE
 
-    def list_paths(self) -> Set[str]:
-        """Return the paths; no file is read. Raises `TooManyFilesError`."""
-        return {*self._scan_folders([""])[0]}
-
     def layout_json(self) -> bytes:
         """As `WorkspaceTree.layout`, with what isn't kept."""
         noted = {**self._noted, **self.closed}
@@ -98,7 +94,7 @@ class IgnoredTests(WorkspaceTree):
         if (
             path
             and self._table.is_generated(path, {name for name, _ in entries})
-            and not self._has_tests(path)
+            and not self._has_known_tests(path)
         ):
             return set(), []
         files: set[str] = set()
@@ -116,7 +112,7 @@ class IgnoredTests(WorkspaceTree):
                     self._hidden.add(inside)
         return files, folders
 
-    def _has_tests(self, folder: str) -> bool:
+    def _has_known_tests(self, folder: str) -> bool:
         """Return whether a folder that a build might have made holds known tests."""
         start = bisect_left(self._sorted_known_tests, f"{folder}/")
         inside = takewhile(
@@ -129,7 +125,7 @@ class IgnoredTests(WorkspaceTree):
         return sorted(chain(self._held, self._known))
 
     def _is_wanted(self, path: str, *, is_link: bool) -> bool:
-        kind = self._table.kind_of_link if is_link else self._table.kind_of
+        kind = self._table.link_kind if is_link else self._table.file_kind
         return path not in self._held and bool(kind(path))
 
     def _note_closed(self, path: str) -> None:
@@ -141,7 +137,7 @@ class IgnoredTests(WorkspaceTree):
                 self.closed[f"{path}/"] = None if is_open else change_mark(found, time.time_ns())
 
     def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
-        is_code, now_ns = self._table.kind_of(path) == "code", time.time_ns()
+        is_code, now_ns = self._table.file_kind(path) == "code", time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
         except OSError:  # it is gone

@@ -253,8 +253,8 @@ def _test_rule_names(before: list[_MakeBlock], now: list[_MakeBlock], words: Ite
     ]
     bare = [] if {*words} & {*old, *new} else goals
     # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
-    runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe(text))]
-    did, does = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
+    runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe_lines(text))]
+    did, does = ({name: _recipe_lines(text) or text for name, text in each.items()} for each in (old, new))
     wanted = find_test_targets(did, does, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
@@ -268,7 +268,7 @@ def _test_rule_names(before: list[_MakeBlock], now: list[_MakeBlock], words: Ite
     return wanted | used
 
 
-def _recipe(text: str) -> str:
+def _recipe_lines(text: str) -> str:
     """Return what a rule does, without its head."""
     return "\n".join(line for line in text.splitlines() if line[:1].isspace())
 

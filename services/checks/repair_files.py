@@ -57,7 +57,7 @@ class RepairFiles:
         mine = (
             path
             for path in found
-            if path and self.table.kind_of(path) == "code" and (self.root / path).is_file()
+            if path and self.table.file_kind(path) == "code" and (self.root / path).is_file()
         )
         return [*dict.fromkeys(mine)]
 

@@ -126,15 +126,15 @@ class CheckTable:
     linked: tuple[str, ...] = ()
     """Folders that links to folders of tests lead to, as `linked_folders` returns them."""
 
-    def kind_of(self, path: str) -> Kind:
+    def file_kind(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
         if self.is_third_party(path):
             return ""
         is_in_table = _any_row_matcher()(path)
-        if is_in_table and _build_settings_file_matcher()(path):
+        if is_in_table and _runner_file_matcher("settings")(path):
             return "settings"
         if (
-            (is_in_table and _tests_matcher()(path))
+            (is_in_table and _runner_file_matcher("tests")(path))
             or _test_folder_pattern().fullmatch(path)
             or self._is_named_test(path)
         ):
@@ -148,9 +148,9 @@ class CheckTable:
         """Return whether a path lies in a folder with packages of others, or in a cache."""
         return _foreign_folder_pattern().fullmatch(path) is not None
 
-    def kind_of_link(self, path: str) -> Kind:
-        """As `kind_of`, of a link, which may stand for a folder of tests or for a runner's package."""
-        inside, own = self.kind_of(f"{path}/_"), self.kind_of(path)
+    def link_kind(self, path: str) -> Kind:
+        """As `file_kind`, of a link, which may stand for a folder of tests or for a runner's package."""
+        inside, own = self.file_kind(f"{path}/_"), self.file_kind(path)
         return inside if inside == "settings" or (inside == "test" and own != "settings") else own
 
     def linked_folders(self, links: Mapping[str, str]) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ class CheckTable:
             beside = path[: path.rfind("/") + 1]
             inside = normpath(f"{beside}{target}" if not target.startswith("/") else target)
             is_below = inside.partition("/")[0] not in ("", ".", "..") and not path.startswith(f"{inside}/")
-            if is_below and self.kind_of_link(path) == "test" != self.kind_of(f"{beside}_"):
+            if is_below and self.link_kind(path) == "test" != self.file_kind(f"{beside}_"):
                 found.add(f"{inside}/")
         return tuple(sorted(found))
 
@@ -182,7 +182,7 @@ class CheckTable:
 
     def is_test(self, path: str) -> bool:
         """Return whether all of a file is a test, or decides which tests run."""
-        return self.kind_of(path) in ("test", "settings")
+        return self.file_kind(path) in ("test", "settings")
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -247,13 +247,10 @@ class CheckTable:
 
 
 @cache
-def _build_settings_file_matcher() -> Callable[[str], bool]:
-    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.settings))
-
-
-@cache
-def _tests_matcher() -> Callable[[str], bool]:
-    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.tests))
+def _runner_file_matcher(kind: Literal["tests", "settings"]) -> Callable[[str], bool]:
+    """Match the files that any runner takes for tests, or for its settings."""
+    files = ((r.tests if kind == "tests" else r.settings) for r in load_runners())
+    return compile_matcher(tuple(chain.from_iterable(files)))
 
 
 @cache

@@ -54,7 +54,7 @@ def open_view(
     `copy`: no mount. `check` raises to give up while a workspace is being copied. Blocks. Raises `OSError`.
     """
     with _create_view_folder(workspace, home) as folder:
-        listed = [_to_file(folder / f"file-{number}", *before) for number, before in enumerate(files)]
+        listed = [_to_stored_file(folder / f"file-{number}", *before) for number, before in enumerate(files)]
         if not copy and (found := _mount_overlay(workspace, listed, folder)):
             yield found
             return
@@ -64,7 +64,7 @@ def open_view(
         yield View(root, ())
 
 
-def _to_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
+def _to_stored_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
     place.write_bytes(data)
     return StoredFile(path, mode, str(place))
 

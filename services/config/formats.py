@@ -20,7 +20,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
-def parse_json(text: str) -> object:
+def parse_json_with_comments(text: str) -> object:
     """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
         return json.loads(_blank_comments(text), parse_constant=_refuse_constant)
@@ -173,21 +173,28 @@ def _drop_mismatched_keys(
 
 
 @contextmanager
+def _locked_text(file: Path) -> Generator[tuple[Path, str]]:
+    """Yield the file that a link leads to, and its text, locked against other writers. Raises `ConfigError`."""
+    real = Path(os.path.realpath(file))
+    try:
+        make_private_directory(real.parent)
+        with lock_folder(real.parent):
+            yield real, read_text_file(real) if real.exists() else ""
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
+
+
+@contextmanager
 def edit_json_settings(file: Path, below: str) -> Generator[Any]:
     """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
 
     Raises `ConfigError`.
     """
-    real = Path(os.path.realpath(file))
     try:
-        make_private_directory(real.parent)
-        with lock_folder(real.parent):
-            text = read_text_file(real) if real.exists() else ""
+        with _locked_text(file) as (real, text):
             data = _parse_plain_json(text or "{}")
             yield data
             replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
     except ValueError:
         raise ConfigError(
             f"{file}: isn't plain JSON; comments in it would be lost. Change it by hand, below {below}."
@@ -201,25 +208,17 @@ def _parse_plain_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def write_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
+def write_dotenv_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
     """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
     from dotenv.parser import parse_stream
 
-    real = Path(os.path.realpath(file))
     try:
-        make_private_directory(real.parent)
-        with lock_folder(real.parent):
-            text = read_text_file(real) if real.exists() else ""
-            kept = "".join(
-                b.original.string
-                for b in parse_stream(StringIO(text))
-                if b.key not in values and b.key not in gone
-            )
+        with _locked_text(file) as (real, text):
+            bindings = parse_stream(StringIO(text))
+            kept = "".join(b.original.string for b in bindings if b.key not in values and b.key not in gone)
             kept += "\n" if kept and not kept.endswith("\n") else ""
             new = "".join(f"{name}={_quote_value(value)}\n" for name, value in values.items())
             replace_file(real, (kept + new).encode())
-    except OSError as error:
-        raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: isn't UTF-8. Save it as UTF-8, or change it by hand.") from None
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import (
-    first_omission,
+    first_memory_problem,
     load_memory,
     load_rule_folder,
     load_rules,
@@ -24,7 +24,7 @@ from interlock.services.context.memory import (
 )
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
-from interlock.services.files.stamps import list_matching, record_look
+from interlock.services.files.stamps import list_matching, record_read
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
@@ -41,11 +41,11 @@ from interlock.state.tooling import Tool, ToolContext, restrict_field
 from interlock.tools.control import (
     ACTIVATE_SKILL,
     CODEBASE_INVESTIGATOR,
+    COMPLETE_TASK,
     INVOKE_AGENT,
     ActivateSkillArgs,
     InvokeAgentArgs,
 )
-from interlock.tools.progress import COMPLETE_TASK
 from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def _load_definitions(
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
-            record_look(path)
+            record_read(path)
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):
@@ -173,7 +173,7 @@ def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())}."
 
 
-def _list_matching(pattern: str, base: Path) -> list[Path]:
+def _list_in_settings_folders(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
     return [path for folder in FOLDERS for path in list_matching(base / folder, pattern)]
 
@@ -181,7 +181,7 @@ def _list_matching(pattern: str, base: Path) -> list[Path]:
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
     found, broken = _load_definitions(
-        partial(_list_matching, "agents/*.md"), _read_agent, root, home, trusted
+        partial(_list_in_settings_folders, "agents/*.md"), _read_agent, root, home, trusted
     )
     problems = [*broken.values()]
     for name, agent in found.items():
@@ -242,7 +242,7 @@ class Skill(NamedTuple):
 
 def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
     found, broken = _load_definitions(
-        partial(_list_matching, f"skills/*/{NAME}"), _read_skill, root, home, trusted
+        partial(_list_in_settings_folders, f"skills/*/{NAME}"), _read_skill, root, home, trusted
     )
     return found, [*broken.values()]
 
@@ -292,7 +292,7 @@ def _describe_other_skill_files(folder: Path) -> str:
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
 
 
-command_files = partial(_list_matching, "commands/**/*.toml")
+command_files = partial(_list_in_settings_folders, "commands/**/*.toml")
 
 
 def load_commands(root: Path, home: Path, trusted: bool) -> Commands:
@@ -389,7 +389,7 @@ def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found
     files = load_memory(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = first_omission(file.text)
+        problem = first_memory_problem(file.text)
         yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():

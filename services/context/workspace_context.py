@@ -1,27 +1,35 @@
 """workspace_context: collects what the model is told: directories, repository, memory files, editor, instructions."""
 
 import asyncio
+import contextlib
 import json
+import os
 import platform
 import re
-from collections.abc import Collection, Mapping, Sequence
+import signal
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 
 from interlock.services.context.definitions import load_commands
 from interlock.services.context.memory import (
     find_git_root,
-    find_memory_below,
-    first_omission,
+    find_memory_down_to,
+    first_memory_problem,
+    is_directory,
     load_memory,
     load_rules,
     read_memory,
     system_prompt_file,
 )
 from interlock.services.context.references import resolve_path, resolve_references
-from interlock.services.context.workspace_summary import ENTRIES, list_tree, summarize_repository
 from interlock.services.files.disk import read_text_file
+from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
     Commands,
@@ -37,6 +45,192 @@ from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Workspace
+
+ENTRIES = 200
+"""Maximum lines of a listing (gemini-cli: 200)."""
+_BELOW = 30
+"""Maximum lines per directory below the root, so that one full folder doesn't use up the listing."""
+_SCANNED, _SCANNED_IN_ALL = 5_000, 10_000
+"""Maximum entries considered per directory and in total: about 0.1 s."""
+_READ = 200_000
+"""Maximum entries read from one directory before choosing among them."""
+_SECONDS = 2.0
+"""After this time no more directories are opened: a slow file system must not hold up the first request."""
+_HIDDEN = frozenset({".git"})
+
+IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
+"""Same as `Workspace.ignored_in`."""
+
+
+def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
+    """List names below `root`, indented; links aren't followed, and `…` marks omissions, such as the content of folders
+    that a build made (`is_made`)."""
+    end = monotonic() + _SECONDS
+    shown: dict[Path, list[os.DirEntry[str]]] = {}
+    omitted: dict[Path, int] = {}
+    queue: deque[tuple[Path, Collection[str]]] = deque([(root, ())])
+    left = _SCANNED_IN_ALL
+    while queue and limit > 0 and left > 0 and monotonic() < end:
+        directory, beside = queue.popleft()
+        found = _list_entries(directory, min(left, _SCANNED))
+        left -= len(found)
+        names = {e.name for e in found}
+        if directory != root and is_generated_folder(directory.name, beside, names):
+            continue
+        ignored = ignored_in(directory)
+        # Links are followed: patterns for directories match links to them too.
+        kept = [e for e in found if e.name not in _HIDDEN]
+        entries = [e for e in kept if not ignored(e.name, is_directory(e, follow_symlinks=True))]
+        shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
+        omitted[directory] = len(entries) - len(shown[directory])
+        limit -= len(shown[directory])
+        inner = (
+            e
+            for e in shown[directory]
+            if is_directory(e, follow_symlinks=False) and not is_generated_folder(e.name, names, ())
+        )
+        queue.extend((Path(e.path), names) for e in inner)
+    return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
+
+
+def _list_entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            # Sorted, so that the choice is stable: directory order is arbitrary.
+            return nsmallest(
+                most, islice(found, _READ), key=lambda e: (not is_directory(e, follow_symlinks=False), e.name)
+            )
+    except OSError:
+        return []
+
+
+def _format_lines(
+    directory: Path, shown: dict[Path, list[os.DirEntry[str]]], omitted: dict[Path, int], indent: str
+) -> list[str]:
+    lines: list[str] = []
+    for entry in shown.get(directory, []):
+        # Escaped onto one line: control characters can't disguise a name.
+        path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
+        if not is_directory(entry, follow_symlinks=False):
+            lines.append(indent + name)
+        elif path in shown:
+            lines.append(f"{indent}{name}/")
+            lines += _format_lines(path, shown, omitted, indent + "  ")
+        else:
+            lines.append(f"{indent}{name}/ …")
+    if omitted.get(directory):
+        lines.append(f"{indent}… {omitted[directory]} more")
+    return lines
+
+
+SECONDS = 3.0
+"""Time-out per git command; huge repositories get no answer."""
+_LINES = 20
+"""Maximum number of changed files listed."""
+_BYTES = 256 * 1024
+_REPOSITORY = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
+    "GIT_PREFIX",
+)
+"""Set by git while it runs a hook; they would point at another repository."""
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+_SAFE = (
+    "--no-pager",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    f"core.hooksPath={os.devnull}",
+    "-c",
+    "core.quotePath=false",
+)
+"""A repository's own configuration may name programs for git to run, before anyone has approved anything."""
+
+
+@dataclass(frozen=True)
+class _GitOutput:
+    """What git said."""
+
+    code: int
+    text: str
+
+
+async def summarize_repository(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
+    """Summarize the repository in a few lines for the model; reports if git is missing or too slow."""
+    clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
+    log = _run_git(
+        directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s"
+    )
+    changes, commits = await asyncio.gather(_describe_changes(directory, clean, seconds), log)
+    if commits is None or changes is None:
+        return "(git can't be run)"
+    # `git log` fails if there are no commits yet.
+    last = "(none)" if commits.code > 0 else commits.text.rstrip()
+    return f"{changes}\nLast commits:\n{last}"
+
+
+def _git_failure_line(output: _GitOutput) -> str:
+    return f"(no status: {output.text.strip() or 'git failed'})"
+
+
+async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
+    filters = await _run_git(
+        directory, env, seconds, "config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$"
+    )
+    if filters is None:
+        return None
+    if filters.code not in (0, 1):
+        return _git_failure_line(filters)
+    if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
+        return "(changes not shown: finding them would run filters that this repository configures)"
+    status = await _run_git(
+        directory, env, seconds, "status", "--short", "--branch", "--ignore-submodules=all", "--no-renames"
+    )
+    if status is None:
+        return None
+    if status.code != 0:
+        return _git_failure_line(status)
+    branch, *files = status.text.splitlines()
+    more = [f"… {len(files) - _LINES} more"] if len(files) > _LINES else []
+    return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
+
+
+async def _run_git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _GitOutput | None:
+    """Run git; None if it can't be started. Reads at most 256 KB of output; kills the process on time-out."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "git",
+            *_SAFE,
+            *args,
+            cwd=directory,
+            env=dict(env),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(seconds):
+            data = await _read_limited(process.stdout)
+            code = 0 if len(data) >= _BYTES else await process.wait()
+    except TimeoutError:
+        return _GitOutput(-1, f"git {args[0]} took longer than {seconds:g} s")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return _GitOutput(code, data.decode(errors="replace"))
+
+
+async def _read_limited(stream: asyncio.StreamReader) -> bytes:
+    data = b""
+    while len(data) < _BYTES and (chunk := await stream.read(_BYTES - len(data))):
+        data += chunk
+    return data
+
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20
@@ -107,60 +301,60 @@ class WorkspaceContext:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
-    def replacement(self, mode: str = "") -> Replacement | None:
+    def system_prompt_replacement(self, mode: str = "") -> Replacement | None:
         if self.flags.system_prompt is not None:
             return Replacement(self.flags.system_prompt, "--system-prompt")
         if mode and self.trusted and (found := read_mode_prompt(mode, self.info.workspace, self.env)):
             return found
         return read_system_prompt(self.env, self.info.workspace, self.home)
 
-    def facts(self) -> SystemFacts:
+    def system_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
-    async def repository(self) -> str:
+    async def summarize_repository(self) -> str:
         if find_git_root(self.info.workspace) is None:
             return ""
         env = tool_environment(self.env, rules=self.settings.security.environment)
         return await summarize_repository(self.info.workspace, env)
 
-    async def tree(self) -> str:
+    async def list_trees(self) -> str:
         return await asyncio.to_thread(self._list_trees)
 
-    async def rules(self, mode: str) -> Sequence[RuleFile]:
+    async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
         return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
 
-    def commands(self) -> Commands:
+    def load_commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
-    async def file(self, path: str) -> Reference:
+    async def resolve_reference(self, path: str) -> Reference:
         return await run_in_thread(resolve_path, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
         return self._ide_file is not None
 
-    def ide(self, record: str) -> IdeState:
+    def ide_state(self, record: str) -> IdeState:
         if self._ide_file is not None:
             return read_ide_state(self._ide_file)
         return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
 
-    async def references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
         return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
-        files = dict.fromkeys(f for path in paths for f in find_memory_below(path, self.workspace, names))
+        files = dict.fromkeys(f for path in paths for f in find_memory_down_to(path, self.workspace, names))
         new = [f for f in files if self._display_path(f) not in seen]
         return [
-            MemoryText(f, self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
+            MemoryText(self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
         ]
 
-    async def memory(self) -> Sequence[MemoryText]:
+    async def load_memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
         return [
-            MemoryText(f.path, self._display_path(f.path), f.level, f.text, first_omission(f.text))
+            MemoryText(self._display_path(f.path), f.level, f.text, first_memory_problem(f.text))
             for f in files
         ]
 
@@ -190,7 +384,7 @@ def read_ide_state(file: Path) -> IdeState:
     try:
         text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
-        raise _malformed_error(repr(str(file)), error) from None
+        raise _malformed_ide_error(repr(str(file)), error) from None
     return parse_ide_state(text, repr(str(file)))
 
 
@@ -201,7 +395,7 @@ def parse_ide_state(text: str, where: str) -> IdeState:
         found = data.get("workspaceState", data)["openFiles"]
         files = [_parse_ide_file(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _malformed_error(where, error) from None
+        raise _malformed_ide_error(where, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
@@ -209,7 +403,7 @@ def parse_ide_state(text: str, where: str) -> IdeState:
     )
 
 
-def _malformed_error(where: str, error: Exception) -> ConfigError:
+def _malformed_ide_error(where: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
         f"The IDE's context {where} can't be used ({why}); expected "

@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 
 from interlock.prompts import load_prompt
 from interlock.services.files.filesystem import hash_file_at, remove_leftover, sha256, write_atomically
-from interlock.services.secrets.redaction import find_new_mark
+from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
     CallView,
@@ -233,7 +233,7 @@ async def _compute_change(
         raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
     change = await tool.plan(args, context, files)
     redacts = context.settings.security.redact_secrets
-    if redacts and (mark := find_new_mark(change.before or b"", change.after)):
+    if redacts and (mark := find_new_redaction_mark(change.before or b"", change.after)):
         raise ToolError("redacted", load_prompt("run/marked").text(mark=mark))
     return change
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.services.files.stamps import record_look
+from interlock.services.files.stamps import record_read
 from interlock.state.errors import BusyError, RunError, StoreError
 
 CLOSED_FILE = 0o600
@@ -64,7 +64,7 @@ def replace_private_file(path: Path, text: str) -> None:
     made.replace(path)
 
 
-def path_below(folder: Path, name: str) -> Path:
+def require_path_below(folder: Path, name: str) -> Path:
     """Return the path of a name that a row of a store gave. Raises `RunError` for a name that leads out of the folder:
     others may write rows of a database, and those must not choose this host's files."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
@@ -72,16 +72,16 @@ def path_below(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def close_to_others(path: Path) -> bool:
+def remove_others_permissions(path: Path) -> bool:
     """Take other users' permissions from a file or directory and all below it; return whether any had one."""
     open_to_others = False
     for folder, names, files in os.walk(path):
         for name in (*names, *files):
-            open_to_others |= _close_path_to_others(os.path.join(folder, name))  # noqa: PTH118 - thousands
-    return _close_path_to_others(str(path)) or open_to_others
+            open_to_others |= _remove_others_permissions_of(os.path.join(folder, name))  # noqa: PTH118 - thousands
+    return _remove_others_permissions_of(str(path)) or open_to_others
 
 
-def _close_path_to_others(path: str) -> bool:
+def _remove_others_permissions_of(path: str) -> bool:
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not stat.S_ISLNK(mode) and mode & _OTHERS:
@@ -108,7 +108,7 @@ _AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read_file(path: Path, limit: int = _LARGEST) -> bytes:
     """Read a whole file. Raises `OSError`, also for a pipe, device or directory, and over `limit` bytes."""
-    record_look(path)
+    record_read(path)
     handle = os.open(path, _AT_ONCE)
     try:
         mode = os.fstat(handle).st_mode
@@ -148,6 +148,26 @@ def convert_store_errors(path: Path, kind: type[Exception]) -> Generator[None]:
         raise to_disk_error(error, path) from error
 
 
+_STORE_FAILURES = (
+    (
+        ("readonly", "unable to open"),
+        "Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME.",
+    ),
+    (
+        ("malformed", "not a database"),
+        "The store {shown} is damaged ({text}). Move it away to start anew, "
+        "or recover it with: sqlite3 interlock.db .recover",
+    ),
+    (
+        ("disk I/O",),
+        "The disk failed under the store {shown} ({text}). Check that it has space and can be written, "
+        "then: interlock resume latest",
+    ),
+    (("",), "The store {shown} failed: {text}. Check it with: interlock doctor --store"),
+)
+"""What a database's error says, and what people are told; the first that fits."""
+
+
 def to_store_error(error: Exception, path: Path) -> StoreError | BusyError:
     """Return a database's error as one line that says what to do."""
     text, shown = str(error), repr(str(path))
@@ -158,21 +178,8 @@ def to_store_error(error: Exception, path: Path) -> StoreError | BusyError:
         )
     if "full" in text:
         return _no_space_error(shown)
-    if "readonly" in text or "unable to open" in text:
-        return StoreError(
-            f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME."
-        )
-    if "malformed" in text or "not a database" in text:
-        return StoreError(
-            f"The store {shown} is damaged ({text}). Move it away to start anew, "
-            "or recover it with: sqlite3 interlock.db .recover"
-        )
-    if "disk I/O" in text:
-        return StoreError(
-            f"The disk failed under the store {shown} ({text}). Check that it has space and can be written, "
-            "then: interlock resume latest"
-        )
-    return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")
+    advice = next(advice for signs, advice in _STORE_FAILURES if any(sign in text for sign in signs))
+    return StoreError(advice.format(shown=shown, text=text))
 
 
 def to_disk_error(error: OSError, path: Path) -> StoreError:

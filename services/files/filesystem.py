@@ -23,7 +23,7 @@ from interlock.services.files.disk import (
     sync_after,
     sync_directory,
 )
-from interlock.services.files.stamps import record_look
+from interlock.services.files.stamps import record_read
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -37,7 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
-    record_look(path)
+    record_read(path)
     try:
         return path.is_file()
     except OSError:
@@ -54,7 +54,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
         open_regular_file,
     )  # imports all tools: only when needed
 
-    record_look(path)
+    record_read(path)
     try:
         with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
@@ -214,7 +214,7 @@ def _write_new_file(place: "Place", data: bytes, mode: int | None) -> None:
         os.fsync(file.fileno())
 
 
-_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+SEARCH_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 """Flags for opening a directory on the way. On Linux this needs no read permission."""
 
 _LONGEST = 4096
@@ -244,7 +244,7 @@ class Anchor:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
             make_directories(self.path, self._mode)
-        directory = os.open(".", _SEARCH, dir_fd=self._require_same_directory())
+        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_same_directory())
         try:
             for name in parts[:-1]:
                 deeper = _open_subdirectory(directory, name, self._mode if make else None)
@@ -256,7 +256,7 @@ class Anchor:
 
     def _open_once(self) -> int:
         if self._held is None:
-            self._held = os.open(self.path, _SEARCH)
+            self._held = os.open(self.path, SEARCH_FLAGS)
             weakref.finalize(self, os.close, self._held)
         return self._held
 
@@ -275,14 +275,14 @@ class Anchor:
 def _open_subdirectory(directory: int, name: str, mode: int | None) -> int:
     """Open a directory in another; if it is missing, create it with `mode`, if any."""
     try:
-        return os.open(name, _SEARCH, dir_fd=directory)
+        return os.open(name, SEARCH_FLAGS, dir_fd=directory)
     except FileNotFoundError:
         if mode is None:
             raise
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=directory)
         sync_directory(directory)
-        return os.open(name, _SEARCH, dir_fd=directory)
+        return os.open(name, SEARCH_FLAGS, dir_fd=directory)
     except NotADirectoryError:
         if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, "a link was put on the way to it meanwhile") from None
@@ -308,9 +308,9 @@ class OutputFiles:
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
         """Store `data`; equal bytes get the same name. File and folder are durable on return."""
-        self._make_directory()
+        self._make_outputs_directory()
         if suffix == ".txt":
-            data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
+            data = self.redact.for_latin1_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (sha256(data)[:_NAME_LENGTH] + suffix)
         store_content(self.directory, path.name, data)
         self.on_complete(path)
@@ -318,7 +318,7 @@ class OutputFiles:
 
     def new_spool(self) -> Path:
         """See `Outputs.new_spool`: creates an empty file with a unique name."""
-        self._make_directory()
+        self._make_outputs_directory()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
@@ -332,7 +332,7 @@ class OutputFiles:
         if spool.exists():
             self.on_complete(spool)
 
-    def _make_directory(self) -> None:
+    def _make_outputs_directory(self) -> None:
         make_private_directory(self.directory)
         self.directory.chmod(OWNER_DIRECTORY)
 
@@ -357,7 +357,7 @@ def rename_to_hash(spool: Path, digest: str) -> Path:
     return named
 
 
-def remove_untouched(path: Path, since: float) -> None:
+def remove_if_not_stored_since(path: Path, since: float) -> None:
     """Remove a file unless it was stored after `since` (Unix time): then it is about to be referenced."""
     with lock_folder(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.stamps import record_look
+from interlock.services.files.stamps import record_read
 
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"
@@ -112,7 +112,9 @@ class IgnoreRules:
         return [] if top is None else self._layers_from(top, directory)
 
     def _layers_from(self, top: str, directory: str) -> list[Layer]:
-        layers = [(_with_slash(top), self._load_patterns(str(find_git_directory(top) / "info" / "exclude")))]
+        layers = [
+            (_with_slash(top), self._load_patterns(str(find_shared_git_directory(top) / "info" / "exclude")))
+        ]
         for level in _directories_to(top, directory):
             layers = self.add_directory_layer(layers, level)
         return [layer for layer in layers if layer[1]]
@@ -181,15 +183,15 @@ def is_entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is
     return bool(_last_match(git, path, is_dir)) if own is None else own
 
 
-def find_git_directory(top: str | Path) -> Path:
+def find_shared_git_directory(top: str | Path) -> Path:
     """Return the git directory of a work tree, including linked ones, whose `.git` is a file naming the real one."""
     git = Path(top, ".git")
-    record_look(git)
+    record_read(git)
     try:
         if git.is_file():
             git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
             common = git / "commondir"
-            record_look(common)
+            record_read(common)
             git = git / _first_line(common) if common.is_file() else git
     except OSError:  # unreadable: treated as missing
         pass
@@ -261,10 +263,10 @@ def find_generated_paths(
         for part in path.split("/"):
             names.setdefault(folder, set()).add(part)
             folder = f"{folder}/{part}".lstrip("/")
-    old = {path[:end] for path in before for end in _folder_ends(path)}
+    old = {path[:end] for path in before for end in _folder_end_positions(path)}
 
     def made(path: str) -> bool:
-        folders = [path[:end] for end in _folder_ends(path)][:-1]
+        folders = [path[:end] for end in _folder_end_positions(path)][:-1]
         return path.endswith(_COMPILED) or any(
             is_generated_folder(
                 _last_name(folder), names.get(folder.rpartition("/")[0], ()), names.get(folder, ())
@@ -277,7 +279,7 @@ def find_generated_paths(
     return {path for path in paths if path not in written and made(path)}
 
 
-def _folder_ends(path: str) -> list[int]:
+def _folder_end_positions(path: str) -> list[int]:
     """Return where each of the path's folders ends, and the path itself."""
     return [place for place, letter in enumerate(path) if letter == "/"] + [len(path)]
 

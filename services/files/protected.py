@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.stamps import real_path, record_look
+from interlock.services.files.stamps import real_path, record_read
 from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
@@ -73,26 +73,18 @@ def is_safe_to_create(name: str) -> bool:
 
 
 @cache
-def _name_patterns() -> Sequence[tuple[re.Pattern[str], Kind]]:
-    """Return patterns of further names, folded."""
-    patterns = (
-        (fnmatch.translate(name.casefold()), kind)
-        for name, kind in _load_protected_names().items()
-        if "*" in name
-    )
-    return [(re.compile(pattern), kind) for pattern, kind in patterns]
-
-
-@cache
-def _any_name_pattern() -> re.Pattern[str]:
-    """Return one pattern for all of them: whole trees of names are looked at."""
-    return re.compile("|".join(pattern.pattern for pattern, _ in _name_patterns()))
+def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[Kind]]:
+    """Return one pattern for all further names, folded, as whole trees of names are looked at; and why what its first
+    group matches is protected, what its second does, and so on."""
+    found = {name: kind for name, kind in _load_protected_names().items() if "*" in name}
+    groups = (f"({fnmatch.translate(name.casefold())})" for name in found)
+    return re.compile("|".join(groups)), [*found.values()]
 
 
 def _match_pattern(name: str) -> Kind | None:
-    if _any_name_pattern().match(name) is None:
-        return None
-    return next(kind for pattern, kind in _name_patterns() if pattern.match(name))
+    pattern, kinds = _compile_name_patterns()
+    found = pattern.match(name)
+    return kinds[found.lastindex - 1] if found and found.lastindex else None
 
 
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
@@ -135,7 +127,7 @@ def first_private_name(parts: Iterable[str]) -> str | None:
     return next(filter(is_private_name, parts), None)
 
 
-def find_private_twin(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
+def find_private_hard_link(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
     """Return a private file below `root`, or beside or above `path`, of which `path` is a hard link.
 
     `hides`: whether the user keeps a file from tools; None: they keep none.
@@ -151,12 +143,12 @@ def find_private_twin(path: Path, root: Path, hides: Callable[[str], bool] | Non
     twins = (str(d / name) for d in above for name in _KEPT)
     beside = next((t for t in twins if (s := _stat_or_none(t)) and os.path.samestat(s, status)), None)
     linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
-    found = _find_linked_private_files(str(root), hides, int(time.monotonic()), linked_just_now)
+    found = _find_private_files_with_links(str(root), hides, int(time.monotonic()), linked_just_now)
     return beside or found.get((status.st_dev, status.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _find_linked_private_files(
+def _find_private_files_with_links(
     root: str, hides: Callable[[str], bool] | None, _second: int, _changed: int
 ) -> Mapping[tuple[int, int], str]:
     """Return the private and hidden files below a folder that have several links, by device and inode.
@@ -282,7 +274,7 @@ def repository_protection(path: Path, root: Path) -> Protection | None:
     return None
 
 
-def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
+def program_search_folders(env: Mapping[str, str]) -> Iterator[Path]:
     """Return the folders searched for programs, also by hooks and MCP servers, and this program's own."""
     listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
     return (real_path(folder) for folder in (*listed, sys.prefix))
@@ -347,7 +339,7 @@ def paths_named_by_git(
     """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True)
     more configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
     seen = set() if seen is None else seen
-    record_look(config)
+    record_read(config)
     if depth > _NESTED or config in seen or not config.is_file():
         return
     seen.add(config)
@@ -403,7 +395,7 @@ _MOST_LINKS = 40
 """As many as Linux follows in one path."""
 
 
-def is_process_path(path: Path) -> bool:
+def is_path_through_process(path: Path) -> bool:
     """Return whether a path leads another process elsewhere: it follows `/proc/self/cwd`, `/dev/fd/3` and the like,
     by itself or by a link on the way."""
     place, rest, links = "/", [*reversed(path.parts[1:])], 0
@@ -435,19 +427,19 @@ def _read_link_or_empty(path: str) -> str:
 _OUTPUT = re.compile(r"/[^\0]*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)")
 
 
-def parse_output_name(path: str) -> str:
+def parse_stored_output_name(path: str) -> str:
     """Return the name of a stored tool output, in whichever host's `outputs/`; empty: it isn't named like one."""
     found = _OUTPUT.fullmatch(path)
     return found[1] if found else ""
 
 
-def find_stored_output(outputs: Path, path: str) -> Path | None:
+def resolve_stored_output(outputs: Path, path: str) -> Path | None:
     """Return the real path if `path` is a file in `outputs`, a real path; never a directory or a link to elsewhere."""
     real = resolve_links(path)
     return real if real.parent == outputs and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 
-def resolve_plan_path(plans: Path | None, path: str) -> Path | None:
+def resolve_path_of_plan(plans: Path | None, path: str) -> Path | None:
     """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder.
 
     A path of another host's state directory means the same file in this one's.

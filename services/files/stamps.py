@@ -66,7 +66,7 @@ def _stamp(path: str, look: Look, settled_ns: float = float("inf")) -> Stamp:
     return (*what, found.st_size, found.st_mtime_ns, changed)
 
 
-def record_look(path: str | Path, look: Look = "content") -> None:
+def record_read(path: str | Path, look: Look = "content") -> None:
     """Note that a path is about to be looked at. Call it first: what changes in between is seen then."""
     if (stamps := _STAMPS.get()) is not None:
         stamps.note(str(path), look)
@@ -74,13 +74,13 @@ def record_look(path: str | Path, look: Look = "content") -> None:
 
 def path_exists(path: Path) -> bool:
     """Return whether a file, folder or link has this name."""
-    record_look(path)
+    record_read(path)
     return os.path.lexists(path)
 
 
 def real_path(path: str | Path) -> Path:
     """Return where a path leads."""
-    record_look(path, "target")
+    record_read(path, "target")
     return Path(os.path.realpath(path))
 
 
@@ -88,11 +88,11 @@ def list_matching(folder: Path, pattern: str) -> list[Path]:
     """Return the paths below a folder that match a pattern with one folder of `*` or `**`, sorted."""
     above, _, below = pattern.partition("*")
     top = folder / above.rpartition("/")[0]
-    record_look(top, "entries")
+    record_read(top, "entries")
     if _STAMPS.get() is not None and below.startswith("*"):
         for name, _, _ in os.walk(top):
-            record_look(name, "entries")
+            record_read(name, "entries")
     elif _STAMPS.get() is not None and "/" in below:
         for one in top.glob("*"):
-            record_look(one / below.partition("/")[2])
+            record_read(one / below.partition("/")[2])
     return sorted(folder.glob(pattern))

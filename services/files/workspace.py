@@ -6,21 +6,20 @@ import stat
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from interlock.services.files.filesystem import Anchor
 from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
 from interlock.services.files.protected import (
     ProtectedPaths,
-    find_private_twin,
-    find_stored_output,
+    find_private_hard_link,
     first_private_name,
     fold_name,
+    is_path_through_process,
     is_private_name,
-    is_process_path,
-    parse_output_name,
+    parse_stored_output_name,
     resolve_links,
-    resolve_plan_path,
+    resolve_path_of_plan,
+    resolve_stored_output,
     to_intended_path,
 )
 from interlock.state.errors import ConfigError, UserError
@@ -31,11 +30,6 @@ from interlock.tools.workspace_files import Kind, entry_kind, open_directory, st
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
-
-
-class Entry(NamedTuple):
-    name: str
-    kind: Kind
 
 
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
@@ -98,14 +92,14 @@ class FolderWorkspace:
         return real
 
     def _find_stored_output(self, path: str) -> Path | None:
-        name = parse_output_name(path)
+        name = parse_stored_output_name(path)
         if not (self._outputs and name):
             return None
         if not os.path.lexists(path):
             path = str(self._outputs / name)  # as another host knows it
             if not os.path.lexists(path):
                 self.fetch_output(name)
-        return find_stored_output(self._outputs, path)
+        return resolve_stored_output(self._outputs, path)
 
     def writable(self, path: str) -> Path:
         """See `Workspace.writable`; git-ignored files may be written."""
@@ -136,10 +130,10 @@ class FolderWorkspace:
             real = resolve_links(absolute)
         except PathRefused:
             return None
-        if resolve_plan_path(self.plans, path) is not None:
+        if resolve_path_of_plan(self.plans, path) is not None:
             return None
         written = Path(os.path.normpath(absolute))
-        if _is_process_path(absolute, written, real) and not absolute.is_relative_to("/dev"):
+        if _is_leading_through_process(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
         return next(
@@ -147,7 +141,7 @@ class FolderWorkspace:
         )
 
     def plan_file(self, path: str) -> Path | None:
-        return resolve_plan_path(self.plans, path)
+        return resolve_path_of_plan(self.plans, path)
 
     def relative(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
@@ -208,12 +202,12 @@ class FolderWorkspace:
         agent = rules.agent_layers()
         files: list[str] = []
         # From the outermost folder to the one that is read: what is left of each, and what counts for its entries.
-        opened: list[tuple[str, Iterator[Entry], list[Layer], Set[str]]] = []
+        opened: list[tuple[str, Iterator[tuple[str, Kind]], list[Layer], Set[str]]] = []
 
         def open_directory(path: str, layers: list[Layer], beside: Set[str] = frozenset()) -> None:
             stop()
             found = self._list_entries(path)
-            names = {entry.name for entry in found}
+            names = {name for name, _ in found}
             if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
@@ -265,7 +259,7 @@ class FolderWorkspace:
             raise self._outside_error(str(path))
         return found
 
-    def _list_entries(self, path: str) -> list[Entry]:
+    def _list_entries(self, path: str) -> list[tuple[str, Kind]]:
         try:
             with (
                 self.place(Path(path)) as place,
@@ -273,7 +267,7 @@ class FolderWorkspace:
                 os.scandir(directory) as found,
             ):
                 closed = self._closed_names_in(path)
-                return sorted(Entry(e.name, entry_kind(e)) for e in found if e.name not in closed)
+                return sorted((e.name, entry_kind(e)) for e in found if e.name not in closed)
         except OSError:  # gone or unreadable: treated as empty
             return []
 
@@ -297,7 +291,7 @@ class FolderWorkspace:
             raise self._outside_error(path)
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
-        if _is_process_path(absolute, written, real):
+        if _is_leading_through_process(absolute, written, real):
             raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
         if ".." in absolute.parts and self._root_of(resolve_links(written)) is None:
@@ -307,7 +301,7 @@ class FolderWorkspace:
             if top and (found := first_private_name(names_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
         hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
-        if twin := find_private_twin(real, root, hides):
+        if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
             )
@@ -337,9 +331,9 @@ class FolderWorkspace:
         return root is not None and DEPENDENCIES in map(fold_name, names_below(path, root))
 
 
-def _is_process_path(absolute: Path, written: Path, real: Path) -> bool:
+def _is_leading_through_process(absolute: Path, written: Path, real: Path) -> bool:
     """Return whether a path leads each process elsewhere; `written`: the path without `..`."""
-    return (written != real or ".." in absolute.parts) and is_process_path(absolute)
+    return (written != real or ".." in absolute.parts) and is_path_through_process(absolute)
 
 
 def names_below(path: Path, root: Path) -> Sequence[str]:

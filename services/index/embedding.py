@@ -6,8 +6,9 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from interlock.services.models.names import find_gemini_key, make_tls_context
-from interlock.services.packages import version_problem
+from interlock.services.models.names import find_gemini_key
+from interlock.services.models.network import make_tls_context
+from interlock.services.packages import outdated_package_problem
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -120,7 +121,7 @@ class Embedder:
         key = find_gemini_key(self._env)
         if key is None:
             raise self._to_tool_error(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
-        if why := version_problem("google-genai"):
+        if why := outdated_package_problem("google-genai"):
             raise self._to_tool_error(why)
         from langchain_google_genai import GoogleGenerativeAIEmbeddings
         from langchain_google_genai._common import GoogleGenerativeAIError

@@ -31,7 +31,6 @@ from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
-    from mcp.shared.exceptions import MCPError
 
 METHOD_NOT_FOUND = -32601
 """JSON-RPC's code for a method that the server doesn't have."""
@@ -79,7 +78,7 @@ class ServerSession:
 
     spec: ServerSpec
     client: "Client"
-    under_way: list[CallInput]
+    in_flight: list[CallInput]
     """Calls in flight."""
     instructions: str = field(init=False)
     version: str = field(init=False)
@@ -127,13 +126,15 @@ class ServerSession:
         cursor: str | None = None
         for _ in range(_PAGES):
             with watch_exchange() as one:
-                one.screen = partial(self._drop_misfitting_entries, what, refused)
+                one.screen = partial(self._drop_invalid_entries, what, refused)
                 try:
                     page = await fetch(cursor=cursor)
                 except MCPError as error:
                     if not one.answered:
                         raise
-                    self._note_refusal(what, error, refused)
+                    code, why = error.error.code, visible(error.error.message)
+                    if what != "resources/templates" or code != METHOD_NOT_FOUND:  # nobody misses those
+                        refused.append(f"{what}/list: it refused: {why} ({code})")
                     break
             found += getattr(page, _ATTRIBUTES[what])
             cursor = page.next_cursor
@@ -141,12 +142,7 @@ class ServerSession:
                 break
         return found
 
-    def _note_refusal(self, what: str, error: "MCPError", refused: list[str]) -> None:
-        """Record why a list is missing. Templates that a server doesn't know are nothing that anybody misses."""
-        if what != "resources/templates" or error.error.code != METHOD_NOT_FOUND:
-            refused.append(f"{what}/list: it refused: {visible(error.error.message)} ({error.error.code})")
-
-    def _drop_misfitting_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+    def _drop_invalid_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
         key = "resourceTemplates" if what == "resources/templates" else what
         entries: Any = result.get(key)
@@ -154,7 +150,7 @@ class ServerSession:
             return
         result[key] = kept = list[Any]()
         for entry in cast("list[Any]", entries):
-            if wrong := self._protocol_misfit(f"{what}/list", {**result, key: [entry]}):
+            if wrong := self._protocol_violation(f"{what}/list", {**result, key: [entry]}):
                 name = str(
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
@@ -163,7 +159,7 @@ class ServerSession:
             else:
                 kept.append(entry)
 
-    def _protocol_misfit(self, method: str, result: dict[str, Any]) -> str:
+    def _protocol_violation(self, method: str, result: dict[str, Any]) -> str:
         """Return what of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
         from mcp_types.methods import validate_server_result
 
@@ -176,7 +172,7 @@ class ServerSession:
             pass
         return ""
 
-    async def call(
+    async def call_tool(
         self,
         tool: str,
         args: Mapping[str, Any],
@@ -191,37 +187,37 @@ class ServerSession:
             tell(visible(f"{of} {message or ''}".strip()))
 
         asked = CallInput(filled)
-        self.under_way.append(asked)
+        self.in_flight.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = to_content(await _await_answer(request, timeout_s, self._mend_call_result))
+            content = to_content(await _await_answer(request, timeout_s, self._accept_odd_call_result))
         except AnsweredError as error:
             if wanted := asked.wanted or requested_page_form(error.error):
                 raise InputWantedError(wanted) from error
             raise
         finally:
-            self.under_way.remove(asked)
+            self.in_flight.remove(asked)
         if asked.wanted and content.is_error:  # a call that succeeded without the input is done
             raise InputWantedError(asked.wanted)
         return content
 
-    def _mend_call_result(self, result: dict[str, Any]) -> None:
+    def _accept_odd_call_result(self, result: dict[str, Any]) -> None:
         """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
         method = "tools/call"
-        if self._protocol_misfit(method, result) and isinstance(
+        if self._protocol_violation(method, result) and isinstance(
             parts := result.setdefault("content", []), list
         ):
             result["content"] = [
                 {"type": "text", "text": json.dumps(part, ensure_ascii=False)}
-                if self._protocol_misfit(method, {"content": [part]})
+                if self._protocol_violation(method, {"content": [part]})
                 else part
                 for part in cast("list[Any]", parts)
             ]
 
-    async def read(self, uri: str) -> Content:
+    async def read_resource(self, uri: str) -> Content:
         return to_resource_content(await _await_answer(self.client.read_resource(uri), self.spec.timeout_s))
 
-    async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
+    async def get_prompt(self, name: str, args: Mapping[str, str]) -> Content:
         return to_prompt_content(
             await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
         )
@@ -240,28 +236,28 @@ async def open_session(
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-    under_way: list[CallInput] = []
+    in_flight: list[CallInput] = []
     about = Implementation(name="interlock", version=version("interlock-agent"))
     wanted = partial(
         Client,
         cache=None,
         read_timeout_seconds=spec.timeout_s,
         client_info=about,
-        **_make_callbacks(workspace, under_way, changed),
+        **_make_callbacks(workspace, in_flight, changed),
     )
     client = await _connect_client(wanted, transport)
     listening = asyncio.create_task(_subscribe_to_changes(client, changed))
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
         client.session.validate_tool_result = _skip_validation
-        yield ServerSession(spec, client, under_way)
+        yield ServerSession(spec, client, in_flight)
     finally:
         listening.cancel()  # not awaited: if the transport broke, this task is cancelled too
         await client.__aexit__(None, None, None)
 
 
 def _make_callbacks(
-    workspace: Path, under_way: Sequence[CallInput], changed: Callable[[], None]
+    workspace: Path, in_flight: Sequence[CallInput], changed: Callable[[], None]
 ) -> dict[str, Any]:
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
     from mcp.types import ListRootsResult, Root
@@ -271,7 +267,7 @@ def _make_callbacks(
         return ListRootsResult(roots=[root])
 
     async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001 - the SDK's signature
-        return answer_input_request(under_way, params)
+        return answer_input_request(in_flight, params)
 
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") in _LIST_CHANGED:

@@ -6,7 +6,7 @@ In a replay it has the state recorded by the run: nothing is started or called.
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from interlock.services.mcp.client import (
     first_cause,
     open_session,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk
+from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_at_most
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -85,12 +85,12 @@ class Connection:
         self._instructions = self._version = ""
 
     @property
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why there is no longer a session."""
         return visible(self._lost)[:_REASON]
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self.spec.problem and not self.spec.disabled
 
     @property
@@ -103,7 +103,7 @@ class Connection:
             return "failed"
         return "not started" if self._task is None else "connecting"
 
-    def view(self) -> ServerView:
+    def to_view(self) -> ServerView:
         known, status = self.listing, self.status
         return ServerView(
             name=visible(self.spec.name),
@@ -119,19 +119,19 @@ class Connection:
             prompts=known.prompts,
         )
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Start the server if that was never tried, and wait for it, but only once for a slow one."""
-        if not self.usable:
+        if not self.is_usable:
             return
         if self._task is None:
             self._start()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
-        await self._wait_until_settled(self._since + wait_s - time.monotonic())
+        await wait_at_most(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
-        if not self.usable:
+        if not self.is_usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start()
@@ -175,11 +175,6 @@ class Connection:
         self._since = time.monotonic()
         self._settled.clear()
 
-    async def _wait_until_settled(self, timeout_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, timeout_s)):
-                await self._settled.wait()
-
     async def _keep_connected(self) -> None:
         """Reconnect a server that was connected before when it is lost; at once if a session is requested."""
         known, retries = False, 0
@@ -195,9 +190,7 @@ class Connection:
                 retries = 0
             if self._closing or not known or retries == _RETRIES:
                 break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_DELAY_S * 2**retries):
-                    await self._asked.wait()
+            await wait_at_most(_FIRST_DELAY_S * 2**retries, self._asked.wait())
             retries += 1
         self._settled.set()
         self._tried.set()
@@ -207,7 +200,7 @@ class Connection:
         connected = await self._run_session_over(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
             connected = await self._run_session_over(replace(self.spec, transport="sse", or_sse=False))
-        self.problem = self.lost
+        self.problem = self.loss_reason
         return connected
 
     async def _run_session_over(self, spec: ServerSpec) -> bool:
@@ -292,9 +285,9 @@ class _Recorded:
 _RECORDED = TypeAdapter(_Recorded)
 
 
-def to_recorded_state(one: Connection) -> dict[str, Any]:
+def to_recorded_connection(one: Connection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
-    view = one.view()
+    view = one.to_view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
     return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
@@ -303,7 +296,7 @@ class RecordedConnection(Connection):
     """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`record`: JSON of what `to_recorded_state` returned; empty if the run never asked."""
+        """`record`: JSON of what `to_recorded_connection` returned; empty if the run never asked."""
         super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem
@@ -313,7 +306,7 @@ class RecordedConnection(Connection):
     def status(self) -> ServerStatus:
         return "disabled" if self.spec.disabled else self._was.status
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Nothing to wait for."""
 
     async def require_session(self) -> ServerSession:

@@ -39,7 +39,8 @@ class Content:
 
 def to_content(result: Any) -> Content:
     """Convert a tool's result. Content that is only structured becomes JSON."""
-    made = _join_blocks(result.content, is_error=bool(result.is_error))
+    parts = [_convert_block(block, place) for place, block in enumerate(result.content)]
+    made = _join_parts(parts, bool(result.is_error))
     if made.text or result.structured_content is None:
         return made
     text = json.dumps(result.structured_content, ensure_ascii=False, indent=2)
@@ -58,10 +59,6 @@ def to_prompt_content(result: Any) -> Content:
         parts += [f"[{message.role}]"] if several else []
         parts.append(_convert_block(message.content, place))
     return _join_parts(parts)
-
-
-def _join_blocks(blocks: Any, is_error: bool = False) -> Content:
-    return _join_parts([_convert_block(block, place) for place, block in enumerate(blocks)], is_error)
 
 
 def _join_parts(parts: list[str | Data], is_error: bool = False) -> Content:

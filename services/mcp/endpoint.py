@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.exchanges import AnsweredError, Exchange, LostError, NotRunError, current_exchange
+from interlock.services.mcp.sign_in import sign_in_needed_message
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
 from interlock.state.text import visible
 
@@ -54,14 +55,7 @@ async def open_streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> Asy
         yield both
 
 
-def sign_in_needed_message(spec: ServerSpec) -> str:
-    """Explain a 401 from a server."""
-    if any(name.lower() == "authorization" for name in spec.headers or {}):
-        return "it refused the Authorization header of settings (401)"
-    return f"it wants you to sign in: interlock mcp auth {spec.name}"
-
-
-def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
+def _make_client_class(spec: ServerSpec, can_sign_in: bool, lost: Lost) -> Any:
     """Return the class of an HTTP client that notes what becomes of each request."""
     import httpx2
 
@@ -72,7 +66,7 @@ def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
                 one.on_its_way = asyncio.Event()
             try:
                 response = await super().send(request, **kwargs)
-                await _examine_response(response, one, spec, signs_in)
+                await _examine_response(response, one, spec, can_sign_in)
             except Exception as error:
                 if one is not None:
                     one.problem = _interpret_exception(error)
@@ -83,7 +77,7 @@ def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
                     one.on_its_way.set()
             if one is not None and one.problem is not None and spec.transport == "sse":
                 lost(str(one.problem))  # the SDK would wait for the answer
-            if response.status_code == _UNAUTHORIZED and not signs_in:
+            if response.status_code == _UNAUTHORIZED and not can_sign_in:
                 lost(sign_in_needed_message(spec))
             return response
 
@@ -91,7 +85,7 @@ def _make_client_class(spec: ServerSpec, signs_in: bool, lost: Lost) -> Any:
 
 
 async def _examine_response(
-    response: "Response", one: Exchange | None, spec: ServerSpec, signs_in: bool
+    response: "Response", one: Exchange | None, spec: ServerSpec, can_sign_in: bool
 ) -> None:
     """Limit a response's size, and note in `one`, if the request is watched, what isn't an answer to it."""
     import httpx2
@@ -114,7 +108,7 @@ async def _examine_response(
         return
     said = _parse_rpc_message(body)
     if not response.is_success:
-        one.problem = _interpret_http_error(response, one, spec, signs_in, body, said)
+        one.problem = _interpret_http_error(response, one, spec, can_sign_in, body, said)
     elif response.status_code == _TAKEN or "json" not in kind:
         one.problem = LostError(f"it answered HTTP {response.status_code} without a result")
     elif said is None:
@@ -132,13 +126,13 @@ def _parse_rpc_message(body: bytes) -> Any:
 
 
 def _interpret_http_error(
-    response: "Response", one: Exchange, spec: ServerSpec, signs_in: bool, body: bytes, said: Any
+    response: "Response", one: Exchange, spec: ServerSpec, can_sign_in: bool, body: bytes, said: Any
 ) -> LostError | AnsweredError:
     """Tell what an HTTP error says of the request: not dispatched, answered, or unknown."""
     code, text = response.status_code, _body_excerpt(response, body)
     error: Any = getattr(said, "error", None)
     mine = bool(error) and said.id == one.id
-    if code == _UNAUTHORIZED and not signs_in:
+    if code == _UNAUTHORIZED and not can_sign_in:
         return NotRunError(sign_in_needed_message(spec))
     in_session = _SESSION in response.request.headers or spec.transport == "sse"
     of_session = code == _NOT_FOUND or _SAYS_SESSION.search(text) is not None

@@ -5,14 +5,14 @@ same codes. What passes over the streams tells the two apart.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from interlock.services.packages import version_problem
+from interlock.services.packages import outdated_package_problem
 from interlock.state.errors import SetupError
 from interlock.state.text import visible
 
@@ -21,9 +21,16 @@ _SETTLE_S = 5.0
 
 def load_sdk() -> None:
     """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
-    if why := version_problem("mcp"):
+    if why := outdated_package_problem("mcp"):
         raise SetupError(why)
     import_module("mcp.client.client")
+
+
+async def wait_at_most(seconds: float, awaited: Awaitable[object]) -> None:
+    """Wait for something, but for no more than so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await awaited
 
 
 class LostError(Exception):
@@ -75,9 +82,7 @@ class Exchange:
     async def wait_until_taken(self) -> None:
         """Wait until it is known whether the server took the request: its stream may end before that."""
         if self.on_its_way is not None and not self.answered:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SETTLE_S):
-                    await self.on_its_way.wait()
+            await wait_at_most(_SETTLE_S, self.on_its_way.wait())
 
     def interpret_error(self, error: Any, within_s: float) -> LostError | AnsweredError:
         """Tell what the SDK's error stands for. `within_s`: the time that the request had."""
@@ -160,12 +165,12 @@ class _Read(_Stream):
         return self
 
     async def __anext__(self) -> Any:
-        return self._note_message(await self._inner.__anext__())
+        return self._record_answer_in_exchange(await self._inner.__anext__())
 
     async def receive(self) -> Any:
-        return self._note_message(await self._inner.receive())
+        return self._record_answer_in_exchange(await self._inner.receive())
 
-    def _note_message(self, item: Any) -> Any:
+    def _record_answer_in_exchange(self, item: Any) -> Any:
         from mcp.types import PARSE_ERROR, JSONRPCError, JSONRPCResponse
 
         message = getattr(item, "message", None)

@@ -7,12 +7,10 @@ marks, too: they outlive compression. OpenAI caches unmarked, per machine, and f
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
-from interlock.services.models.blocking import call_in_thread, iterate_in_thread
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import DataPart, Message
 
@@ -88,75 +86,13 @@ def _common_prefix_length(a: Sequence[Message], b: Sequence[Message]) -> int:
     return same
 
 
+_MARKED = ("ChatAnthropic", "ChatBedrockConverse", "ChatOpenAI")
+"""Client classes whose requests can carry marks."""
+
+
 def supports_cache_marks(cls: str, model: str) -> bool:
     """Return whether requests to the model carry marks; `cls`: its client class, `model`: without the provider."""
     return cls in _MARKED and (cls != "ChatOpenAI" or model.startswith(_CLAUDE))
-
-
-def with_cache_marks(cls: type[Any]) -> type[Any]:
-    """Return the client class with the marks of the plan that a request brings as its `cache_control`."""
-    made = _MARKED.get(cls.__name__)
-    return made(cls) if made else cls
-
-
-@cache
-def _anthropic_class_with_marks(cls: type[Any]) -> type[Any]:
-    class Marking(cls):
-        def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
-            own: Any = super()
-            payload: Json = own._get_request_payload(*request, **options)
-            if cache_control is not None:
-                mark_anthropic_request(payload, cache_control)
-            return payload
-
-    return Marking
-
-
-@cache
-def _bedrock_class_with_marks(cls: type[Any]) -> type[Any]:
-    class Marking(cls):
-        def _apply_cache_points(
-            self, cache_control: Any, system: list[Json], bedrock_messages: list[Json], params: Json
-        ) -> None:
-            if cache_control is not None:
-                own = cast(Any, self)
-                mark_bedrock_request(own._get_base_model(), system, bedrock_messages, params, cache_control)
-
-        async def _astream(
-            self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
-        ) -> AsyncGenerator[Any]:
-            own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
-            async for piece in iterate_in_thread(lambda: own._stream(messages, stop, manager, **options)):
-                yield piece
-
-        async def _agenerate(
-            self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
-        ) -> Any:
-            own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
-            return await call_in_thread(lambda: own._generate(messages, stop, manager, **options))
-
-    return Marking
-
-
-@cache
-def _openai_class_with_marks(cls: type[Any]) -> type[Any]:
-    class Marking(cls):
-        def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
-            own: Any = super()
-            payload: Json = own._get_request_payload(*request, **options)
-            if cache_control is not None and "messages" in payload:
-                mark_chat_completion(payload["messages"], cache_control)
-            return payload
-
-    return Marking
-
-
-_MARKED: dict[str, Callable[[type[Any]], type[Any]]] = {
-    "ChatAnthropic": _anthropic_class_with_marks,
-    "ChatBedrockConverse": _bedrock_class_with_marks,
-    "ChatOpenAI": _openai_class_with_marks,
-}
-"""Client classes whose requests can carry marks."""
 
 
 def cache_key(request: ModelRequest) -> str:

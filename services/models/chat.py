@@ -8,34 +8,29 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
-from interlock.services.models.attachments import (
-    is_attachment_refusal,
-    newest_attachment_digests,
-    replace_refused_attachments,
-)
-from interlock.services.models.controls import spell_message_controls, spell_tool_controls
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import (
     ATTEMPTS,
     PATIENCE_S,
     Backoff,
-    is_empty_stream,
+    is_empty_stream_error,
     stream_with_timeouts,
     to_model_error,
 )
 from interlock.services.models.json_calls import (
-    extract_habitual_calls,
+    extract_fenced_calls,
     extract_json_calls,
     file_request_messages,
     with_json_call_rules,
 )
-from interlock.services.models.media import AttachmentPlacer
 from interlock.services.models.names import (
+    choose_helper_model,
+    ends_reliably,
+    find_provider_spec,
     model_for_role,
     provider_name,
-    provider_spec,
     resolve_model,
     scripts_named_in_settings,
 )
@@ -51,8 +46,15 @@ from interlock.services.models.request import (
     ToolsCache,
     extract_tagged_calls,
 )
-from interlock.services.models.script import append_reply_entry
-from interlock.services.models.vendors import choose_helper_model, ends_reliably
+from interlock.services.models.script import append_entry, to_script_entry
+from interlock.services.models.sent_messages import (
+    AttachmentPlacer,
+    is_attachment_refusal,
+    newest_unrefused_digests,
+    replace_refused_attachments,
+    spell_out_message_controls,
+    spell_out_tool_controls,
+)
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -158,8 +160,10 @@ class ChatModels:
         self._sizes = MessageCache(estimate_message)
         self._tool_size = ToolsCache(_estimate_tools)
         self._redact = redact
-        self._redacted = MessageCache(lambda message: spell_message_controls(redact.redact_message(message)))
-        self._declared = ToolsCache(spell_tool_controls)
+        self._redacted = MessageCache(
+            lambda message: spell_out_message_controls(redact.redact_message(message))
+        )
+        self._declared = ToolsCache(spell_out_tool_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
         self._texts = {
@@ -218,7 +222,7 @@ class ChatModels:
                 failures += 1
                 if error.overflow:
                     self.facts.learn_from_overflow(request.model, str(error), request.size)
-                if lighter := self._drop_newest_attachment(request, error, emit):
+                if lighter := self._without_refused_attachment(request, error, emit):
                     request, failures = lighter, failures - 1
                     continue
                 if request.instead and not error.retryable:
@@ -232,7 +236,11 @@ class ChatModels:
                 delay_s = self._retry_delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
                 if delay_s is None:
                     raise
-                await self._wait_before_retry(error, failures, delay_s, emit)
+                told = Retry(
+                    agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1
+                )
+                emit(told)
+                await asyncio.sleep(delay_s)
                 request = replace(request, attempt=call.failures + failures)
         unknown = self.facts.take_unknown_model_notice(request.model)
         for text in (unknown, _cut_off_warning(request, answer), answer.warning):
@@ -240,13 +248,13 @@ class ChatModels:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record_reply(call, request, answer, started)
 
-    def _drop_newest_attachment(
+    def _without_refused_attachment(
         self, request: ModelRequest, error: ModelError, emit: Emit
     ) -> ModelRequest | None:
         """Return the request without the newest attachment, if the server may have refused it; the model is told."""
         if not is_attachment_refusal(error):
             return None
-        refused = newest_attachment_digests(request.messages, self.facts.refused_attachments(request.model))
+        refused = newest_unrefused_digests(request.messages, self.facts.refused_attachments(request.model))
         if not refused:
             return None
         self.facts.record_refused_attachments(request.model, refused)
@@ -257,7 +265,7 @@ class ChatModels:
     def _place_attachments(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return the messages with attachments where the model takes them."""
         messages = self._drop_refused_attachments(model, messages)
-        spec = provider_spec(provider_name(model))
+        spec = find_provider_spec(provider_name(model))
         if spec is None:  # Gemini takes all of them anywhere; a script is text
             return messages
         if (model, tools) not in self._media:
@@ -369,14 +377,6 @@ class ChatModels:
         window = self.facts.window_tokens(request.model) - self._estimate_request(request)
         return room if room < (self.facts.abilities(request.model).output or window) else None
 
-    def _request_sizes(self, request: ModelRequest) -> tuple[int, int, int]:
-        """Return the estimated tokens of the request, those of its tools, and the model's window."""
-        return (
-            self._estimate_request(request),
-            self._tool_size(request.tools),
-            self.facts.context_window(request.model)[0],
-        )
-
     async def _attempt_request(
         self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
@@ -398,24 +398,28 @@ class ChatModels:
                 self._run_once_in_thread("commands", self._on_commands)
             waits = partial(stream_with_timeouts, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer_chunk, on_silence=warn_of_silence)
-            write = partial(self._stream_file, request, call, limited)
+            write = partial(self._stream_wanted_file, request, call, limited)
             async with aclosing(_extract_calls(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         report_stage("thinking")
                         self._run_once_in_thread(request.model, partial(self.facts.prices, request.model))
-                    self._report_read_progress(chunk, emit)
+                    if chunk.progress:
+                        done, total = chunk.progress
+                        emit(
+                            Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens")
+                        )
                     for item in answer.add_chunk(chunk):
                         yield item
         except Exception as error:
-            if is_empty_stream(error):
+            if is_empty_stream_error(error):
                 return
             explained = to_model_error(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    async def _stream_file(
+    async def _stream_wanted_file(
         self, request: ModelRequest, call: ModelCall, limited: _TimeLimit, path: str, text: str
     ) -> _Pieces:
         """Return the answer to the request for a file that the model wants to write."""
@@ -437,19 +441,16 @@ class ChatModels:
         self, request: ModelRequest, call: ModelCall, emit: Emit
     ) -> Callable[[_Stage], None]:
         """Return a function that tells how far a call of the main model has come, with the tokens it sends."""
-        sizes = self._request_sizes(request) if call.role == "main" else None
+        sizes: dict[str, Any] = {}
+        if call.role == "main":
+            tools, window = self._tool_size(request.tools), self.facts.window_tokens(request.model)
+            sizes = {"tokens": self._estimate_request(request), "tools": tools, "window": window}
 
         def report_stage(stage: _Stage) -> None:
             if sizes:
-                told = dict(zip(("tokens", "tools", "window"), sizes, strict=True))
-                emit(Asking(agent=self._agent, stage=stage, model=request.model, **told))
+                emit(Asking(agent=self._agent, stage=stage, model=request.model, **sizes))
 
         return report_stage
-
-    def _report_read_progress(self, chunk: Chunk, emit: Emit) -> None:
-        if chunk.progress:
-            done, total = chunk.progress
-            emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
 
     def _retry_delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
@@ -460,10 +461,6 @@ class ChatModels:
         error.args = (f"{error} {why}",) if why else error.args
         return None if why else delay_s
 
-    async def _wait_before_retry(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
-        emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
-        await asyncio.sleep(delay_s)
-
     def _record_reply(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.redact_message(
@@ -473,7 +470,7 @@ class ChatModels:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
-            append_reply_entry(self._record_to, message, **about, **end, usage=answer.usage)
+            append_entry(self._record_to, to_script_entry(message, **about, **end, usage=answer.usage))
         self.facts.record_answer_speed(
             request.model, answer.usage.input - answer.usage.cached, answer.begun_s
         )
@@ -526,7 +523,7 @@ def _extract_calls(
         return extract_json_calls(pieces, call.tools, write, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = extract_tagged_calls(pieces, TaggedTools(call.tools, call.withheld))
-        return extract_habitual_calls(found, call.tools)
+        return extract_fenced_calls(found, call.tools)
     return pieces
 
 

@@ -19,20 +19,19 @@ from interlock.services.models.model_table import (
     Prices,
     Rates,
     TableEntry,
-    look_up_model,
+    look_up_table_entry,
     read_abilities,
     request_cost,
     table_edition,
 )
 from interlock.services.models.names import (
     configured_context_window,
+    find_provider_spec,
     has_credentials,
     provider_name,
-    provider_spec,
     resolve_model,
     server_url,
 )
-from interlock.services.models.overflow import read_overflow_limits
 from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
@@ -57,11 +56,6 @@ class Server:
     models: Mapping[str, int | None] | None = None
     """Model → window in tokens, None if it isn't told; None: the server didn't answer."""
 
-    @property
-    def supports_json_schema(self) -> bool:
-        """Whether it is known to hold answers to a JSON Schema."""
-        return bool(self.kind)
-
 
 def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
     """Return the server of `provider:model`; `ask`: whether one nearby is asked what it is."""
@@ -69,8 +63,8 @@ def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Serv
     near = is_served_nearby(model, url)
     if not near or not ask:
         return Server(url, near)
-    spec = provider_spec(provider_name(model))
-    return probe_server(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
+    spec = find_provider_spec(provider_name(model))
+    return ask_server_kind(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
 
 
 _SERVED_NEARBY = ("openai", "ollama")
@@ -92,7 +86,7 @@ def is_nearby_address(url: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-def probe_server(url: str, key: str, model: str) -> Server:
+def ask_server_kind(url: str, key: str, model: str) -> Server:
     """Ask a server what it is and has; `model`: the one whose window matters."""
     root = url.rstrip("/").removesuffix("/v1")
 
@@ -184,7 +178,7 @@ class Observations(BaseModel, defer_build=True):
     refuses: list[str] = []
     """Options of a request that its server refused (`options.py`)."""
     refused_parts: list[str] = []
-    """Attachments that its server refused (`attachments.py`)."""
+    """Attachments that its server refused (`sent_messages.py`)."""
 
 
 _OBSERVATIONS = TypeAdapter(dict[str, Observations])
@@ -223,24 +217,26 @@ class ModelFacts:
 
         Where it names none, the window is taken to be a little less than this request, for this drive.
         """
+        from interlock.services.models.provider_errors import (
+            read_overflow_limits,  # late: most runs fail at nothing
+        )
+
         told = read_overflow_limits(text)
         window = told.window or round(_LESS * self.scale_estimate(model, size))
         if told.window:
-            self._table_entry(model)  # of today, so that it counts with it
+            self._load_table_entry(model)  # of today, so that it counts with it
             self.record_observations(model, told_window=told.window)
             self.record_counted_tokens(model, told.counted, size)
         self._windows[model] = (min(window, self.window_tokens(model)), True)
 
     def _find_window(self, model: str) -> tuple[int, bool]:
-        own = configured_context_window(self._settings, model, -1)
-        if (told := self.observations(model).told_window) and self.observations(
-            model
-        ).table == table_edition():
-            return min(told, own) if own > 0 else told, True
-        found = own if own > 0 else self._served_window(model)
+        own, seen = self._settings.entry(model).context_window, self.observations(model)
+        if seen.told_window and seen.table == table_edition():
+            return min(seen.told_window, own or seen.told_window), True
+        found = own or self._served_window(model)
         if found is None and provider_name(model) in ("gemini", "script"):
             return configured_context_window(self._settings, model), True
-        found = found or self._table_entry(model).window
+        found = found or self._load_table_entry(model).window
         return found or configured_context_window(self._settings, model), found is not None
 
     def window_tokens(self, model: str) -> int:
@@ -271,14 +267,14 @@ class ModelFacts:
         if model not in self._prices:
             own, url = configured_price(self._settings, model), server_url(model, self._env)
             near = is_served_nearby(model, url)
-            self._prices[model] = own or (FREE if near else self._table_entry(model).prices)
+            self._prices[model] = own or (FREE if near else self._load_table_entry(model).prices)
         return self._prices[model]
 
-    def _table_entry(self, model: str) -> TableEntry:
+    def _load_table_entry(self, model: str) -> TableEntry:
         kept = self.observations(model)
         if kept.table == table_edition():
             return TableEntry(kept.window, kept.prices)
-        found = look_up_model(model, server_url(model, self._env))
+        found = look_up_table_entry(model, server_url(model, self._env))
         self.record_observations(
             model, table=table_edition(), window=found.window, prices=found.prices, told_window=None
         )
@@ -311,8 +307,9 @@ class ModelFacts:
         return self._settings.entry(model).api or ""
 
     def supports_json_schema(self, model: str) -> bool:
+        """Return whether settings say, or its server's kind is known for it, that answers hold to a JSON Schema."""
         own = self._settings.entry(model).response_format
-        return self.server(model).supports_json_schema if own is None else own
+        return bool(self.server(model).kind) if own is None else own
 
     def call_protocol(self, model: str, wanted: str) -> str:
         """Return how the model calls tools; `auto` only if that has to be found out."""

@@ -15,9 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from interlock.services.models.keepalive import ExtendableTimeout, subscribe_to_bytes
+from interlock.services.models.response_body import ExtendableTimeout, subscribe_to_bytes
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 if TYPE_CHECKING:
@@ -80,11 +80,6 @@ class StalledError(TimeoutError):
     """No output arrived within the time limit."""
 
 
-class _End:
-    pass
-
-
-_END = _End()
 _FIRST = " (models.NAME.firstTokenTimeout sets this limit)"
 _PARTS = 4
 """Parts of a stall; `on_silence` is called after each but the last."""
@@ -116,23 +111,23 @@ async def stream_with_timeouts(
             wait_s = stall_s if left_s is None else min(left_s, stall_s)
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
             timer = asyncio.timeout(wait_s)
-            put_off = ExtendableTimeout(timer, stall_s, deadline)
-            reminders = [*_schedule_reminders(loop, stall_s, wait_s, put_off, on_silence)]
+            timeout = ExtendableTimeout(timer, stall_s, deadline)
+            reminders = [*_schedule_reminders(loop, stall_s, wait_s, timeout, on_silence)]
             try:
                 async with timer:
-                    with subscribe_to_bytes(put_off.extend_for_bytes):
-                        item = await anext(source, _END)
+                    with subscribe_to_bytes(timeout.extend_for_bytes):
+                        item = await anext(source)
+            except StopAsyncIteration:
+                return
             except Exception as error:
                 if not timer.expired():
                     raise
                 if deadline is not None and loop.time() >= deadline:
                     raise TimeoutError(f"over {total_s:g} s") from error
-                raise StalledError(f"{put_off.describe_silence()}{limit}") from error
+                raise StalledError(f"{timeout.describe_silence()}{limit}") from error
             finally:
                 for reminder in reminders:
                     reminder.cancel()
-            if isinstance(item, _End):
-                return
             yield item
             if begins(item):
                 stall_s, limit = lasting_s, ""
@@ -142,13 +137,13 @@ def _schedule_reminders(
     loop: asyncio.AbstractEventLoop,
     stall_s: float,
     limit_s: float,
-    put_off: ExtendableTimeout,
+    timeout: ExtendableTimeout,
     on_silence: Callable[[float, float], None],
 ) -> Iterator[asyncio.TimerHandle]:
     """Report silence after each part of a stall but the last, as far as the wait lasts."""
 
     def remind(seconds: float) -> None:
-        if put_off.silent_s >= seconds * (1 - _TOLERANCE):
+        if timeout.silent_s >= seconds * (1 - _TOLERANCE):
             on_silence(seconds, limit_s)
 
     for part in range(1, _PARTS):
@@ -211,7 +206,7 @@ def to_model_error(error: Exception, model: str, now: float) -> ModelError:
 
     for cause in _iterate_causes(error):
         if told := read_provider_error(cause):
-            return _to_answered_error(told, cause, model, now)
+            return _to_answered_error(told, model, now)
         if _NEVER.search(f"{type(cause).__name__} {cause}"):
             says = f"Model {model!r} can't be asked: {_shorten_to_line(str(cause))} Correct its API key or its address."
             return ModelError(says)
@@ -244,7 +239,7 @@ def _add_advice(says: str, means: "Meaning") -> str:
     return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
 
 
-def _to_answered_error(told: "ProviderError", error: BaseException, model: str, now: float) -> ModelError:
+def _to_answered_error(told: "ProviderError", model: str, now: float) -> ModelError:
     status, means = told.status, told.meaning
     text = f"Model {model!r} answered {status}: {_shorten_to_line(told.text) or 'no reason given.'}"
     says = _add_advice(text, means)
@@ -254,9 +249,7 @@ def _to_answered_error(told: "ProviderError", error: BaseException, model: str, 
         return ModelError(says, status=status, terminal=True)
     if means == "overflow":
         return ModelError(says, status=status, overflow=True)
-    from interlock.services.models.provider_errors import google_error_details
-
-    delay_s = _parse_server_delay(told.headers, google_error_details(getattr(error, "details", None)), now)
+    delay_s = _parse_server_delay(told, now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
@@ -295,7 +288,7 @@ def _is_our_bug(error: Exception) -> bool:
     return inner == "interlock" and not _is_lost_connection(error) and type(error).__module__ in _PLAIN
 
 
-def is_empty_stream(error: Exception) -> bool:
+def is_empty_stream_error(error: Exception) -> bool:
     """Return whether LangChain reports a stream without chunks: for every provider, an answer without a finish
     reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
@@ -316,16 +309,14 @@ def _shorten_to_line(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
-def _parse_server_delay(
-    headers: Mapping[str, str], details: list[Mapping[str, Any]], now: float
-) -> float | None:
+def _parse_server_delay(told: "ProviderError", now: float) -> float | None:
     """Return the delay in seconds from RetryInfo, else from Retry-After-Ms or Retry-After (seconds or a date)."""
-    for detail in details:
+    for detail in told.details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
             if match:
                 return float(match[1])
-    milliseconds, value = (headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after"))
+    milliseconds, value = (told.headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after"))
     if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
         return float(milliseconds) / 1000
     if re.fullmatch(r"\d+(\.\d+)?", value):

@@ -68,7 +68,7 @@ async def extract_json_calls(
         async for chunk in pieces:
             cut = cut or chunk.finish_reason == "length"
             whole += chunk.text
-            ready = _partial_text(whole)
+            ready = _text_written_so_far(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
     found = parse_json_object(whole)
@@ -150,7 +150,7 @@ async def _stream_file_call(
     yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], what: blocks[-1]})]))
 
 
-def _partial_text(whole: str) -> str:
+def _text_written_so_far(whole: str) -> str:
     """Return the text of an object that is still being written."""
     match = _TEXT.match(whole)
     if match is None:
@@ -161,7 +161,7 @@ def _partial_text(whole: str) -> str:
     return json.loads(f'"{text}"', strict=False)
 
 
-async def extract_habitual_calls(
+async def extract_fenced_calls(
     pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
 ) -> AsyncGenerator[Chunk, None]:
     """Take fenced or bare JSON calls out of the text; what may be one is held until the end."""

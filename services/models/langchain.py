@@ -21,54 +21,101 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from interlock.services.models.attachments import attachment_digest
-from interlock.services.models.caching import CachePlans, cache_key, supports_cache_marks, with_cache_marks
-from interlock.services.models.clients import http_client_options, with_own_http_client
-from interlock.services.models.effort import (
-    BEDROCK_FIELDS,
-    effort_options,
-    effort_unsupported_notice,
-    is_thinking_on,
+from interlock.services.models.caching import (
+    CachePlans,
+    cache_key,
+    mark_chat_completion,
+    supports_cache_marks,
 )
-from interlock.services.models.ends import finish_reason_in, interpret_finish_reason
-from interlock.services.models.facts import ModelFacts
-from interlock.services.models.installing import install_command
-from interlock.services.models.mended import (
+from interlock.services.models.client_classes import (
     INITIAL_USAGE,
+    client_options,
     fix_client_class,
-    fixed_class_options,
     parse_ollama_usage,
 )
+from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     PUBLIC_URLS,
     ProviderSpec,
     disable_tracing,
+    find_provider_spec,
     provider_name,
-    provider_spec,
     server_url,
     silence_client_warnings,
 )
-from interlock.services.models.network import normalized_client_environment
-from interlock.services.models.options import drop_refused_options, find_refused_option
+from interlock.services.models.network import temporary_client_environment
+from interlock.services.models.options import (
+    BEDROCK_FIELDS,
+    effort_options,
+    find_refused_option,
+    has_thinking_on,
+    no_effort_notice,
+    without_refused_options,
+)
 from interlock.services.models.request import (
     OWN_ID,
     CallPiece,
     Chunk,
     MessageCache,
     ModelRequest,
-    base64_data,
+    read_base64_data,
     to_usage,
 )
-from interlock.services.models.responses import ThoughtfulClient
+from interlock.services.models.sent_messages import attachment_digest
 from interlock.services.models.thinking import (
     ThoughtCollector,
+    ThoughtfulClient,
     ThoughtTags,
     class_reading_thoughts,
     prepend_thinking,
     speaks_openai_protocol,
 )
-from interlock.state.errors import UserError
-from interlock.state.messages import DataPart, Message, TextPart, Usage
+from interlock.services.packages import install_command
+from interlock.state.errors import ModelError, UserError
+from interlock.state.messages import ENDS, DataPart, Message, TextPart, Usage
+
+_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+"""Where LangChain's clients keep an answer's end."""
+_SHOWN_END = 100
+_NORMAL = {"complete": "stop", "length": "length"}
+"""Ends that have one name in records, whoever gave them."""
+
+
+def finish_reason_in(metadata: Mapping[str, Any]) -> str:
+    """Return the name of the end that one piece of an answer tells, as the provider spells it; empty: none.
+
+    Pieces are looked at one by one: some servers repeat the end, and LangChain joins what is repeated (`stopstop`).
+    """
+    for name in _FIELDS:
+        if metadata.get(name):
+            return str(metadata[name])
+    if isinstance(stop := metadata.get("messageStop"), dict):  # Bedrock, streamed
+        return str(cast("dict[str, Any]", stop).get("stopReason") or "")
+    if (status := metadata.get("status")) == "incomplete":  # OpenAI's Responses
+        details = cast("dict[str, Any]", metadata.get("incomplete_details") or {})
+        return str(details.get("reason") or "incomplete")
+    return "" if status in (None, "in_progress") else str(status)
+
+
+def to_recorded_finish_reason(who: str, end: str) -> tuple[str | None, str | None, str]:
+    """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
+
+    Raises `ModelError` if the conversation fills the model's window.
+    """
+    reason = end.lower()
+    kind = ENDS.get(reason)
+    if not end:
+        return None, None, ""
+    if kind is None:
+        return (
+            reason,
+            None,
+            f"{who} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
+        )
+    if kind == "overflow":
+        raise ModelError(f"{who}: the conversation fills the model's window ({end}).", overflow=True)
+    problem = f"{who} stopped the answer: {end}." if kind in ("blocked", "retry") else None
+    return _NORMAL.get(kind, reason), problem, ""
 
 
 def to_langchain_message(message: Message, model: str = "") -> BaseMessage:
@@ -109,7 +156,7 @@ def sent_call_id(own: str, model: str) -> str:
 def _to_content_block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    block = {"type": part.type, "base64": base64_data(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": read_base64_data(part), "mime_type": part.mime_type}
     if part.type == "image":
         return block
     name = f"attachment-{attachment_digest(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
@@ -164,7 +211,7 @@ class LangChainProvider:
         options = _constructor_options(model, self._spec, env)
         if (api := facts.openai_api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
             options["use_responses_api"] = api == "responses"
-        if speaks_openai_protocol(cls := with_cache_marks(load_chat_class(model))):
+        if speaks_openai_protocol(cls := load_chat_class(model)):
             options["stream_chunk_timeout"] = None  # ours counts: it knows pings
             if facts.server(model).near:
                 options["timeout"] = None  # the client's own is 10 minutes
@@ -172,12 +219,12 @@ class LangChainProvider:
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
-            cls = _class_with_progress_and_cost(cls)
+            cls = _class_with_marks_and_cost(cls)
         cls = fix_client_class(cls)
-        with normalized_client_environment():
-            options |= _key_as_function(options) if self._spec.cls == "ChatOpenAI" else {}
-            options |= {**http_client_options(cls, options), **fixed_class_options(cls, options)}
-            made: Any = with_own_http_client(cls)(**options)
+        with temporary_client_environment():
+            options |= _key_as_async_function(options) if self._spec.cls == "ChatOpenAI" else {}
+            options |= client_options(cls, options)
+            made: Any = cls(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
         if speaks_openai_protocol(cls):
             made.root_async_client = ThoughtfulClient(made.root_async_client)
@@ -217,13 +264,13 @@ class LangChainProvider:
             if len(pieces) == _TOGETHER:
                 pieces = [_sum_chunks(pieces)]
             text, thought = tags.split_piece(_chunk_text(chunk))
-            thought += thinking.take_chunk(chunk)
+            thought += thinking.collect_chunk(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
             begun = chunk.response_metadata.pop(INITIAL_USAGE, begun)
             yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
         text, thought = tags.flush()
-        yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
+        yield Chunk(text=text, thought=thought, warning=self._take_effort_notice(request))
         if pieces:
             whole = _sum_chunks(pieces)
             usage = to_usage(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
@@ -250,13 +297,13 @@ class LangChainProvider:
         warm = {"temperature": request.temperature} if self._facts.abilities(self._name).temperature else {}
         name = self._name.partition(":")[2]
         effort = effort_options(self._spec.cls, name, request.thinking, request.most)
-        if effort and is_thinking_on(effort):
+        if effort and has_thinking_on(effort):
             warm = {}
-        return drop_refused_options(
+        return without_refused_options(
             {**warm, **(effort or {}), **self._caching_options(request)}, self._refused
         )
 
-    def _effort_notice(self, request: ModelRequest) -> str:
+    def _take_effort_notice(self, request: ModelRequest) -> str:
         """Return what is said, once, of a model that takes no thought level."""
         if self._told_effort or request.thinking == "auto":
             return ""
@@ -265,7 +312,7 @@ class LangChainProvider:
             return ""
         self._told_effort = True
         self._facts.record_observations(self._name, effort_told=True)
-        return effort_unsupported_notice(self._name, request.thinking)
+        return no_effort_notice(self._name, request.thinking)
 
     def _bind_request(self, request: ModelRequest) -> Any:
         options = self._request_options(request)
@@ -287,7 +334,7 @@ class LangChainProvider:
     def _build_last_chunk(
         self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None
     ) -> Chunk:
-        reason, problem, warning = interpret_finish_reason(self._name, end)
+        reason, problem, warning = to_recorded_finish_reason(self._name, end)
         calls, broken = _to_call_pieces(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
@@ -322,8 +369,8 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 
 @cache
-def _class_with_progress_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """Return the class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
+def _class_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+    """Return the class with marks, llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
     for names to translate: half of a turn's CPU time after 20 turns, and growing. For a schema it imports 690 modules
@@ -331,10 +378,14 @@ def _class_with_progress_and_cost(cls: type[BaseChatModel]) -> type[BaseChatMode
     """
 
     class Lighter(cls):
-        def _get_request_payload(self, *request: Any, **options: Any) -> dict[str, Any]:
+        def _get_request_payload(
+            self, *request: Any, cache_control: Any = None, **options: Any
+        ) -> dict[str, Any]:
             payload: dict[str, Any] = cast(Any, super())._get_request_payload(*request, **options)
             if "messages" not in payload:  # not for chat completions
                 return payload
+            if cache_control is not None:
+                mark_chat_completion(payload["messages"], cache_control)
             parts = {name: payload.pop(name) for name in _AS_IT_IS if name in payload}
             extra: dict[str, Any] = payload.get("extra_body") or {}
             return {**payload, "messages": (), "extra_body": {**parts, **extra}}
@@ -357,7 +408,7 @@ def _class_with_progress_and_cost(cls: type[BaseChatModel]) -> type[BaseChatMode
     return Lighter
 
 
-def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
+def _key_as_async_function(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 
@@ -368,7 +419,7 @@ def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_provider_spec(model: str) -> ProviderSpec:
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     if spec is None:
         raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
     return spec

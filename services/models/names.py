@@ -1,35 +1,25 @@
 """names: resolves model names (alias, Gemini id, `provider:model`, `script:FILE`).
 
-LangSmith is always off, whatever the environment says: no run is sent to a third party.
-"""
+LangSmith is always off, whatever the environment says: no run is sent to a third party."""
 
 import logging
 import os
 import re
-import socket
-import ssl
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
-from interlock.services.models.effort import effort_options
-from interlock.services.models.installing import install_command
-from interlock.services.models.keepalive import report_body_bytes
 from interlock.services.models.network import check_proxies, find_certificate_file
-from interlock.services.models.unstreamed_answers import convert_to_stream
+from interlock.services.models.options import effort_options
+from interlock.services.packages import install_command
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
 from interlock.state.text import did_you_mean
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -142,7 +132,7 @@ GEMINI_PREFIXES = ("gemini", "google", "google_genai")
 """Prefixes for Gemini's developer API, which needs none."""
 
 
-def provider_spec(provider: str) -> ProviderSpec | None:
+def find_provider_spec(provider: str) -> ProviderSpec | None:
     """Return the spec of a known provider such as `openai`, or of a class path `package.module.Class`; else None."""
     module, dot, cls = provider.rpartition(".")
     if dot and cls[:1].isupper():
@@ -155,7 +145,7 @@ _OLLAMA = "http://127.0.0.1:11434"
 
 def server_url(model: str, env: Mapping[str, str]) -> str:
     """Return the address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
     if provider_name(model) == "ollama":
         url = url or _OLLAMA
@@ -188,7 +178,7 @@ def resolve_model(settings: Settings, name: str) -> str:
     """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []
     at = name
-    while (target := _find_alias(settings, at)) is not None:
+    while (target := _alias_target(settings, at)) is not None:
         seen.append(at)
         if target in seen:
             raise ConfigError(
@@ -220,18 +210,18 @@ def provider_name(model: str) -> str:
 
 def supports_thinking_level(model: str) -> bool:
     """Return whether `model.thinking` counts for a resolved model."""
-    provider, spec = provider_name(model), provider_spec(provider_name(model))
+    provider, spec = provider_name(model), find_provider_spec(provider_name(model))
     takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
 
 
-def configured_context_window(settings: Settings, model: str, told: int | None = None) -> int:
-    """Return the context window in tokens: as set for it, else what its server `told`, else the built-in value."""
-    own = settings.entry(model).context_window or told
+def configured_context_window(settings: Settings, model: str) -> int:
+    """Return the context window in tokens: as set for it, else the built-in value."""
+    own = settings.entry(model).context_window
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
-def _find_alias(settings: Settings, name: str) -> str | None:
+def _alias_target(settings: Settings, name: str) -> str | None:
     if name in settings.model.aliases:
         return settings.model.aliases[name]
     return ROUTED_ALIAS if name == "auto" else SHORT.get(name)
@@ -249,7 +239,7 @@ def _to_canonical(settings: Settings, name: str) -> str:
         raise UserError(f"No model in {name!r}. Expected provider:model, for example openai:gpt-5.")
     if provider in GEMINI_PREFIXES:
         return model.removeprefix("models/")
-    if provider_spec(provider) is None:
+    if find_provider_spec(provider) is None:
         raise UserError(
             f"No provider {provider!r} in {name!r}.{_suggest_nearest(settings, provider)} {_EXPECTED}"
         )
@@ -318,7 +308,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
             raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is missing. {_WAYS}")
         return
     require_package(resolved)
-    spec = provider_spec(provider)
+    spec = find_provider_spec(provider)
     if missing := [name for name in (spec.needs if spec else ()) if not env.get(name)]:
         raise CredentialsError(
             f"Model {resolved!r} needs {' and '.join(missing)}. Set it, or use another -m."
@@ -340,7 +330,7 @@ def has_credentials(model: str, env: Mapping[str, str]) -> bool:
     provider = provider_name(model)
     if provider == "gemini":
         return find_gemini_key(env) is not None
-    spec = provider_spec(provider)
+    spec = find_provider_spec(provider)
     if spec is None or not all(env.get(name) for name in spec.needs):
         return spec is None
     return not spec.key or bool(env.get(spec.key) or (spec.url and env.get(spec.url)))
@@ -354,7 +344,7 @@ def check_server_address(model: str, env: Mapping[str, str]) -> None:
 
     Without a scheme it isn't known whether the key would be sent encrypted.
     """
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     keys, variable = (spec.key,) if spec else GEMINI_KEYS, spec.url if spec else "GOOGLE_GEMINI_BASE_URL"
     url = server_url(model, env) if provider_name(model) == "ollama" else env.get(variable, "")
     if url and not _WEB.match(url):
@@ -380,7 +370,7 @@ def check_server_address(model: str, env: Mapping[str, str]) -> None:
 
 def require_package(model: str) -> None:
     """Raise `UserError` with the command that installs it if the package for `provider:model` is missing."""
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
         package = spec.package if spec else provider_name(model)
         raise UserError(
@@ -399,35 +389,6 @@ def scripts_named_in_settings(settings: Settings) -> set[str]:
     return {name for name in named if name and name.startswith("script:")}
 
 
-def make_tls_context(url: str) -> ssl.SSLContext:
-    """Build the same context as the client would. Loading certificates takes 35 ms, concurrently with the import."""
-    if url.startswith("http://") and not getproxies():
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere
-    import certifi
-
-    file, folder = find_certificate_file(os.environ) or certifi.where(), os.environ.get("SSL_CERT_DIR")
-    return ssl.create_default_context(cafile=file, capath=folder)
-
-
-_ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
-"""Linux has it."""
-
-
-async def prepare_response(response: Any) -> None:
-    """Make an answer arrive in time, be heard of byte by byte, and be a stream: a response hook of httpx and httpx2.
-
-    What came so far is acknowledged at once: a server that sends head and body apart without TCP_NODELAY keeps the body
-    until then, and the kernel waits 40 ms.
-    """
-    stream = response.extensions.get("network_stream")
-    own = stream and stream.get_extra_info("socket")
-    if own and _ACKNOWLEDGE is not None:
-        with suppress(OSError):  # the connection is lost: reading the body says so
-            own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
-    report_body_bytes(response)
-    await convert_to_stream(response)
-
-
 def disable_tracing() -> None:
     """Disable tracing in this process. LangGraph traces too, so the engine calls this before building a graph."""
     import langsmith
@@ -438,7 +399,7 @@ def disable_tracing() -> None:
 _CHATTY = (
     *("google_genai", "langchain_google_genai", "langchain_openai", "langchain_anthropic", "langchain_aws"),
     *("langchain_groq", "langchain_mistralai", "langchain_ollama", "langchain_fireworks"),
-    "interlock.services.models.mended",  # what the clients above say of their caller
+    "interlock.services.models.client_classes",  # what the clients above say of their caller
 )
 """Packages that tell of their own working on stderr."""
 
@@ -451,3 +412,58 @@ def silence_client_warnings() -> None:
             warnings.filterwarnings("ignore", module=name.replace(".", r"\."), category=kind)
     # Of answers that differ from a client's types: we read them ourselves.
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
+
+
+_HAIKU = "{region}anthropic.claude-haiku-4-5-20251001-v1:0"
+_SMALL: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "anthropic": (("claude", "claude-haiku-4-5", "claude-haiku-4-5"),),
+    "openai": ((r"gpt-|o\d|chatgpt|codex", "gpt-5-mini", "gpt-5-nano"),),
+    "bedrock": (
+        (r"(\w[\w-]*\.)?anthropic\.claude", _HAIKU, _HAIKU),
+        (r"(\w[\w-]*\.)?amazon\.nova", "{region}amazon.nova-lite-v1:0", "{region}amazon.nova-micro-v1:0"),
+    ),
+    "mistralai": (
+        ("mistral|magistral|codestral|devstral|pixtral", "mistral-small-latest", "mistral-small-latest"),
+    ),
+    "deepseek": (("deepseek", "deepseek-v4-flash", "deepseek-v4-flash"),),
+}
+"""Provider → names of a vendor's models, its small model, and its smallest."""
+_SAYS_ALL = re.compile(
+    r"anthropic:claude|openai:(?!gpt-oss)(gpt-|o\d|chatgpt|codex)"
+    r"|bedrock:(\w[\w-]*\.)?anthropic\.claude|\w+:(anthropic/claude|openai/(?!gpt-oss))"
+)
+"""Models whose answers end only where the model had nothing more to do, or at the limit of their length."""
+REGION = re.compile(r"((?:us|eu|us-gov|apac|global|jp|au|ca|in|sa)\.)?")
+
+
+def ends_reliably(model: str) -> bool:
+    """Return whether the end of an answer without calls says if the model has more to do; `model`: resolved."""
+    return bool(_SAYS_ALL.match(model))
+
+
+def vendor_small_model(main: str, role: str) -> str:
+    """Return the small model of the vendor of `main`, a resolved name, for what a role asks; empty: there is none."""
+    tier = ROLE_ALIASES.get(role, "")
+    if tier not in ("flash", "flash-lite"):
+        return ""
+    provider, _, name = main.partition(":")
+    for pattern, small, smallest in _SMALL.get(provider, ()):
+        if re.match(pattern, name):
+            region = REGION.match(name)
+            chosen = small if tier == "flash" else smallest
+            return f"{provider}:{chosen.format(region=region[0] if region else '')}"
+    return ""
+
+
+def choose_helper_model(settings: Settings, role: str, *, near: bool) -> tuple[str, str]:
+    """Return the model that a role asks, and the one asked in its place if that can't be had (empty: none).
+
+    `near`: the main model's server is on this machine or network, and has its own models only.
+    """
+    asked = resolve_model(settings, model_for_role(settings, role))
+    main = resolve_model(settings, model_for_role(settings, "main"))
+    chosen = role in settings.model.roles or role == "main" or asked != main
+    if chosen or near or provider_name(main) in ("gemini", "script"):
+        return asked, ""
+    small = vendor_small_model(main, role)
+    return (small, main) if small and small != main else (main, "")

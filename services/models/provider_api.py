@@ -8,18 +8,21 @@ from interlock.services.models.names import (
     PROVIDERS,
     PUBLIC_URLS,
     find_gemini_key,
-    make_tls_context,
     server_url,
 )
-from interlock.services.models.network import normalized_client_environment
+from interlock.services.models.network import make_tls_context, temporary_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import as_object, one_line, visible
 
 _WAIT_S = 30.0
-_LISTED = {"anthropic": "/v1/models", "groq": "/openai/v1/models", "ollama": "/api/tags"}
+_LISTED = {
+    "anthropic": "/v1/models",
+    "azure": f"/openai/models?api-version={PROVIDERS['azure'].fixed['api_version']}",
+    "groq": "/openai/v1/models",
+    "ollama": "/api/tags",
+}
 """Where the models are listed, below the address; `/models` for others."""
-_AZURE = PROVIDERS["azure"].fixed["api_version"]
 
 
 def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
@@ -40,20 +43,15 @@ def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
     if path.startswith("/v1"):
         base = base.removesuffix("/v1")
     key = env.get(spec.key, "") if spec.key else ""
-    if provider == "ollama":
-        return _listed_ids(fetch_json(f"{base}{path}", {}), "models", "name")
-    if provider == "azure":
-        return _listed_ids(
-            fetch_json(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id"
-        )
-    headers = (
-        {"x-api-key": key, "anthropic-version": "2023-06-01"}
-        if provider == "anthropic"
-        else bearer_header(key)
-    )
+    headers = {
+        "azure": {"api-key": key},
+        "anthropic": {"x-api-key": key, "anthropic-version": "2023-06-01"},
+    }.get(provider) or bearer_header(key)
     if provider == "openrouter" and base == PUBLIC_URLS[provider]:  # it lists its models for everybody
         fetch_json(f"{base}/key", headers)
-    return _listed_ids(fetch_json(f"{base}{path}", headers), "data", "id")
+    listed, name = ("models", "name") if provider == "ollama" else ("data", "id")
+    found: list[Any] = fetch_json(f"{base}{path}", headers).get(listed) or []
+    return [str(one[name]) for one in map(as_object, found) if name in one]
 
 
 def list_gemini_models(base: str, key: str) -> list[str]:
@@ -71,10 +69,6 @@ def bearer_header(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
-    return [str(one[name]) for one in map(as_object, data.get(listed) or []) if name in one]
-
-
 def fetch_json(
     url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
 ) -> dict[str, Any]:
@@ -82,7 +76,7 @@ def fetch_json(
     import httpx
 
     try:
-        with normalized_client_environment():
+        with temporary_client_environment():
             made = httpx.Client(timeout=wait_s, verify=make_tls_context(url))
         with made as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)

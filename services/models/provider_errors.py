@@ -1,15 +1,14 @@
-"""provider_errors: what providers' errors mean, by status, code and words. Data first, then its readers.
+"""provider_errors: what providers' errors mean, by status, code and words, and the window that one names.
 
-Uses only what all clients' exceptions share, so that no client is imported.
-"""
+Data first, then its readers. Uses only what all clients' exceptions share, so that no client is imported."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from interlock.services.models.attachments import names_attachment
+from interlock.services.models.sent_messages import mentions_attachment
 
 Meaning = Literal["key", "used_up", "overflow", "absent", "busy", ""]
 
@@ -165,6 +164,8 @@ class ProviderError:
     evidence: str
     """All of its words and codes."""
     headers: Mapping[str, str]
+    details: Sequence[Mapping[str, Any]] = ()
+    """Google's: RetryInfo, QuotaFailure, ErrorInfo."""
 
     @property
     def meaning(self) -> Meaning:
@@ -172,7 +173,7 @@ class ProviderError:
             sign for sign in ERROR_SIGNS if self.status in sign.statuses and sign.says.search(self.evidence)
         )
         sign = next(fits, None)
-        if sign and sign.means == "overflow" and self.status == 413 and names_attachment(self.evidence):
+        if sign and sign.means == "overflow" and self.status == 413 and mentions_attachment(self.evidence):
             return ""
         return sign.means if sign else "busy" if self.status in RETRIED_STATUSES or self.status >= 500 else ""
 
@@ -192,7 +193,8 @@ def read_provider_error(error: BaseException) -> ProviderError | None:
         return None
     text = _body_message(body) or str(getattr(error, "message", "") or error)
     quoted = _QUOTED.search(text)
-    return ProviderError(status, quoted[2] if quoted else text, evidence, _response_headers(error))
+    text, details = quoted[2] if quoted else text, _google_error_details(getattr(error, "details", None))
+    return ProviderError(status, text, evidence, _response_headers(error), details)
 
 
 def _quoted_body(text: str) -> Any:
@@ -256,7 +258,7 @@ def _body_message(body: Any) -> str:
     return next((text for text in choices if isinstance(text, str) and text), "")
 
 
-def google_error_details(body: Any) -> list[Mapping[str, Any]]:
+def _google_error_details(body: Any) -> list[Mapping[str, Any]]:
     """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
     found = _inner_error(body).get("details")
     if not isinstance(found, list):
@@ -293,3 +295,39 @@ def _response_headers(error: BaseException) -> Mapping[str, str]:
         metadata = _to_mapping(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
         return cast("Mapping[str, str]", _to_mapping(metadata.get("HTTPHeaders")))
     return cast("Mapping[str, str]", getattr(response, "headers", None) or {})
+
+
+_NUMBER = r"(\d[\d,_.]*\d|\d)"
+_LIMITS = (
+    re.compile(rf"(?:>|<=) *{_NUMBER}(?!\d)"),
+    re.compile(rf"with {_NUMBER} maximum", re.I),
+    re.compile(
+        r"(?:tokens allowed|context (?:length|window|size|limit)|maximum|limit|n_ctx|up to|at most|allowed)"
+        rf"[^\d\n]{{0,40}}?{_NUMBER}(?!\d)(?! *\+)",
+        re.I,
+    ),
+)
+"""How servers name the limit: the first that matches counts."""
+_COUNTS = re.compile(_NUMBER)
+_LEAST, _MOST = 256, 50_000_000
+"""Tokens that a window can have."""
+
+
+class OverflowLimits(NamedTuple):
+    """What a server says of a request that is too long; 0: it doesn't."""
+
+    window: int
+    counted: int
+
+
+def read_overflow_limits(text: str) -> OverflowLimits:
+    """Return the window and the request's tokens that the text of a refusal names."""
+    found = (match for limit in _LIMITS for match in limit.finditer(text))
+    window = next((n for match in found if _LEAST <= (n := _parse_number(match[1])) <= _MOST), 0)
+    numbers = [n for match in _COUNTS.finditer(text) if (n := _parse_number(match[1])) <= _MOST]
+    counted = max((n for n in numbers if n > window), default=0) if window else 0
+    return OverflowLimits(window, counted)
+
+
+def _parse_number(text: str) -> int:
+    return int(re.sub(r"\D", "", text))

@@ -137,11 +137,6 @@ def to_script_entry(message: Message, **more: Any) -> ScriptEntry:
     return ScriptEntry.model_validate({**said, **kept, **more})
 
 
-def append_reply_entry(path: Path, message: Message, **more: Any) -> None:
-    """Like `write_entry`, for a reply's message; `more` holds the entry's other fields."""
-    append_entry(path, to_script_entry(message, **more))
-
-
 def append_entry(path: Path, entry: ScriptEntry) -> None:
     """Append one entry in a single write: the file stays a valid list, even after a kill."""
     with path.open("ab", buffering=0) as file:
@@ -198,7 +193,7 @@ class ScriptProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
-        entry = self._next_entry(request)
+        entry = self._take_next_entry(request)
         self._require_expected(entry, request)
         if entry.delay_s:
             await asyncio.sleep(entry.delay_s)
@@ -211,7 +206,7 @@ class ScriptProvider:
             await asyncio.sleep(0)
         yield self._build_last_chunk(entry, request)
 
-    def _next_entry(self, request: ModelRequest) -> ScriptEntry:
+    def _take_next_entry(self, request: ModelRequest) -> ScriptEntry:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._reply_groups().get(key[:2], [])
@@ -230,7 +225,7 @@ class ScriptProvider:
 
     def _reply_groups(self) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
         if self._replies is None:
-            self._replies = _load_groups(self._path, _read_script_text(self._path))
+            self._replies = _group_entries(read_script(self._path))
         return self._replies
 
     def _require_expected(self, entry: ScriptEntry, request: ModelRequest) -> None:
@@ -269,12 +264,6 @@ def new_request_text(request: ModelRequest) -> str:
             break
         new.append(message)
     return "\n".join(f"{m.name}: {m.text}" if m.role == "tool" else m.text for m in reversed(new))
-
-
-@lru_cache(maxsize=2)
-def _load_groups(path: Path, text: str) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
-    """Kept, as the entries are."""
-    return _group_entries(_parse_entries(path, text))
 
 
 def _group_entries(entries: Sequence[ScriptEntry]) -> dict[tuple[str, str], list[list[ScriptEntry]]]:

@@ -2,22 +2,137 @@
 
 Providers that sign or encrypt thoughts refuse, or answer worse, a conversation from which they are missing: Anthropic
 and Bedrock beside calls, OpenAI's Responses, OpenRouter (`reasoning_details`), DeepSeek beside calls. They are kept as
-they came, and go only to the model that made them.
-"""
+they came, and go only to the model that made them."""
 
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from interlock.services.models.effort import is_thinking_deepseek
-from interlock.services.models.responses import complete_responses_input
+from interlock.services.models.options import is_thinking_deepseek
 from interlock.state.messages import Opaque
 from interlock.state.text import clean_json
+
+_RAW = "response.reasoning_text.delta"
+
+
+class ThoughtfulClient:
+    """OpenAI's client with the thoughts that open models tell in plain text.
+
+    `langchain-openai` 1.7.4 drops their events: the thoughts are lost, and nothing comes while they stream.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    @property
+    def responses(self) -> "_ResponsesApi":
+        return _ResponsesApi(self._client.responses)
+
+
+class _ResponsesApi:
+    def __init__(self, responses: Any) -> None:
+        self._responses = responses
+
+    async def create(self, **payload: Any) -> Any:
+        answer = await self._responses.create(**payload)
+        return _EventsWithThoughts(answer) if payload.get("stream") else answer
+
+
+class _EventsWithThoughts:
+    """The events of an answer. Plain thoughts become the beginnings of items, which the client converts."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    async def __aenter__(self) -> "_EventsWithThoughts":
+        await self._source.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._source.__aexit__(*raised)
+
+    async def __aiter__(self) -> AsyncGenerator[Any, None]:
+        told: set[str] = set()
+        begun_whole: set[str] = set()
+        async for event in self._source:
+            if event.type == _RAW:
+                told.add(event.item_id)
+                if event.item_id not in begun_whole:
+                    yield _make_thought_event(
+                        event.item_id, event.delta, event.content_index, event.output_index
+                    )
+                continue
+            item: Any = getattr(event, "item", None)
+            if getattr(item, "type", "") == "reasoning" and (parts := getattr(item, "content", None)):
+                if event.type.endswith(".added"):
+                    begun_whole.add(item.id)
+                elif item.id not in told | begun_whole:
+                    for at, part in enumerate(parts):
+                        yield _make_thought_event(item.id, part.text, at, event.output_index)
+            yield event
+
+
+def _make_thought_event(item: str, text: str, at: int, output_index: int) -> "_Added":
+    return _Added(_RawThought(item, text, at), output_index)
+
+
+@dataclass(frozen=True)
+class _RawThought:
+    id: str
+    text: str
+    at: int
+    type: str = "reasoning"
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        part = {"type": "reasoning_text", "text": self.text, "index": self.at}
+        return {"type": self.type, "id": self.id, "summary": [], "content": [part]}
+
+
+@dataclass(frozen=True)
+class _Added:
+    item: _RawThought
+    output_index: int
+    type: str = "response.output_item.added"
+
+
+def complete_responses_input(items: Sequence[Any]) -> list[Any]:
+    """Return the input as the protocol wants it: pictures with their detail, and answers' texts as plain messages.
+
+    A message made of output needs the id of that output.
+    """
+    return [
+        _to_plain_message(item) if _is_unnamed_answer(item) else _set_picture_details(item) for item in items
+    ]
+
+
+def _set_picture_details(item: Any) -> Any:
+    parts: Any = cast("Mapping[str, Any]", item).get("content") if isinstance(item, dict) else None
+    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+        if part.get("type") == "input_image":
+            part.setdefault("detail", "auto")
+    return cast(Any, item)
+
+
+def _is_unnamed_answer(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    found = cast("Mapping[str, Any]", item)
+    return found.get("role") == "assistant" and isinstance(found.get("content"), list) and not found.get("id")
+
+
+def _to_plain_message(item: Mapping[str, Any]) -> dict[str, Any]:
+    text = "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
+    return {**item, "type": "message", "content": text}
+
 
 _BLOCKS = ("thinking", "redacted_thinking", "reasoning_content", "reasoning")
 """Types of content blocks that hold thinking: Anthropic's, Bedrock's, and Responses'."""
@@ -48,10 +163,11 @@ class ThoughtCollector:
         self.refusal = ""
         """What OpenAI's models say in place of an answer that they refuse."""
 
-    def take_chunk(self, chunk: AIMessageChunk) -> str:
+    def collect_chunk(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
-        self.refusal += f"{delta.get('refusal', '')}{''.join(_iterate_refusals(chunk))}"
+        refused = [str(block.get("refusal") or "") for block in _content_blocks(chunk)]
+        self.refusal += f"{delta.get('refusal', '')}{''.join(refused)}"
         for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
             if isinstance(entry, dict):
                 self._add_detail(cast("dict[str, Any]", entry))
@@ -75,8 +191,7 @@ class ThoughtCollector:
 
     def build_opaque(self, whole: AIMessageChunk) -> Opaque | None:
         """Return what the provider wants back of the whole answer; None: nothing."""
-        content = cast("list[Any]", whole.content) if isinstance(whole.content, list) else []
-        found = [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
+        found = _content_blocks(whole)
         blocks = tuple(
             _drop_join_fields(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block)
         )
@@ -99,18 +214,14 @@ _BASE64 = "interlock_base64"
 
 def _raw_reasoning(chunk: AIMessageChunk) -> str:
     """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
-    blocks = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
-    found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
-    contents = [block.get("content") or () for block in found if block.get("type") == "reasoning"]
-    parts = [cast("dict[str, Any]", part) for content in contents for part in content]
+    reasoning = (block for block in _content_blocks(chunk) if block.get("type") == "reasoning")
+    parts = [cast("dict[str, Any]", part) for block in reasoning for part in block.get("content") or ()]
     return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
 
 
-def _iterate_refusals(chunk: AIMessageChunk) -> Iterator[str]:
-    """Yield the texts of refusals in a piece of Responses."""
-    for block in cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else ():
-        if isinstance(block, dict) and (text := cast("dict[str, Any]", block).get("refusal")):
-            yield str(text)
+def _content_blocks(chunk: AIMessageChunk) -> list[dict[str, Any]]:
+    content = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
+    return [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
 
 
 def _bytes_as_text(value: Any) -> Any:
@@ -204,7 +315,7 @@ def class_reading_thoughts(cls: type[Any]) -> type[Any]:
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
             if made is not None and told:
-                made.message.additional_kwargs.pop("reasoning_content", None)  # `take_chunk` reads it once
+                made.message.additional_kwargs.pop("reasoning_content", None)  # `collect_chunk` reads it once
                 made.message.response_metadata[_DELTA] = told
             return made
 

@@ -20,7 +20,12 @@ from interlock.services.policy.expansion import (
 from interlock.services.policy.git import list_tracked_files
 from interlock.services.policy.grant_coverage import is_reading_program
 from interlock.services.policy.plain_reading import LineReading
-from interlock.services.policy.unpacked_files import OF_GIT, Texts, tar_archive_names, unpacked_file_clause
+from interlock.services.policy.unpacked_files import (
+    OF_GIT,
+    Texts,
+    describe_unpacked_trusted_file,
+    tar_archive_names,
+)
 from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
@@ -92,40 +97,42 @@ _CLIMBS = re.compile(r"^(\./|\.\./)+")
 _EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
 
-def join_line_path(base: str, text: str) -> str:
+def join_unless_absolute(base: str, text: str) -> str:
     """Return a path of a line as tools write it: below a folder, unless it is absolute or below the home."""
     text = text.strip("\"'")
     return text if text.startswith("~") else posixpath.join(base, text)
 
 
-def possible_places(path: str, reading: LineReading) -> Iterator[str]:
+def possible_locations(path: str, reading: LineReading) -> Iterator[str]:
     """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
     if reading.bases:
-        yield from (join_line_path(base, path) for base in reading.bases)
+        yield from (join_unless_absolute(base, path) for base in reading.bases)
     else:
-        yield from dict.fromkeys((join_line_path(".", path), join_line_path(".", _CLIMBS.sub("", path))))
+        yield from dict.fromkeys(
+            (join_unless_absolute(".", path), join_unless_absolute(".", _CLIMBS.sub("", path)))
+        )
 
 
-def changed_file_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def describe_trusted_file_change(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause naming a file that the program trusts, and that the command changes; None: it names none."""
     if not command.words:
         return None
     if not command.words[0].literal:
-        return _unknown_program_clause(command, reading)
-    found = _command_clause(command, reading)
+        return _describe_change_by_unknown_program(command, reading)
+    found = _describe_change_by_command(command, reading)
     inner = (
-        _command_clause(one, reading)
+        _describe_change_by_command(one, reading)
         for one in chain(
             _commands_behind_launchers(command),
             _commands_in_arguments(command),
-            _alias_and_variable_commands(command, reading),
+            _commands_in_aliases_and_variables(command, reading),
         )
         if one.words
     )
     return found or next(filter(None, inner), None)
 
 
-def _alias_and_variable_commands(command: ShellCommand, reading: LineReading) -> Iterator[ShellCommand]:
+def _commands_in_aliases_and_variables(command: ShellCommand, reading: LineReading) -> Iterator[ShellCommand]:
     """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
     program = known_program_name(command.words[0].text)
     if program == "alias":
@@ -141,7 +148,7 @@ def _alias_and_variable_commands(command: ShellCommand, reading: LineReading) ->
 _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
 
 
-def unread_change_clause(reading: LineReading) -> str | None:
+def describe_change_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
     if not reading.line.unread:
         return None
@@ -151,7 +158,7 @@ def unread_change_clause(reading: LineReading) -> str | None:
     return f"may change {name!r}, and isn't read to its end" if name else None
 
 
-def _unknown_program_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def _describe_change_by_unknown_program(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause about a trusted file that is given to a program which is only known when it runs: `$x
     AGENTS.md`."""
     known = [text for text in possible_paths(command.words[0], reading)[1:] if text]
@@ -159,7 +166,7 @@ def _unknown_program_clause(command: ShellCommand, reading: LineReading) -> str 
     plain = (
         ShellCommand(command.text, (*map(literal_word, one), *command.words[1:])) for one in each if one[0]
     )
-    return next(filter(None, (_command_clause(one, reading) for one in plain)), None)
+    return next(filter(None, (_describe_change_by_command(one, reading) for one in plain)), None)
 
 
 _RUNS_LINE = re.compile(r"-[a-z]*[cx]|-ex|--(exec|call|command|eval|tree-filter|shell-command|on-change|run)")
@@ -200,59 +207,67 @@ def _commands_behind_launchers(command: ShellCommand) -> Iterator[ShellCommand]:
             return
 
 
-def _command_clause(command: ShellCommand, reading: LineReading) -> str | None:
-    words = [_possible_texts(word, command, reading) for word in command.words[1:]]
+def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> str | None:
+    words = [_possible_values_of_word(word, command, reading) for word in command.words[1:]]
     program = known_program_name(command.words[0].text)
     if program == "git":
         plain = [text for texts in words for text in texts]
-        named = chain(_paths_named_to_git(plain, words), _paths_patched_by_text(plain, reading))
-        return (
-            _git_config_clause(plain)
-            or _protected_path_clause("rm", named, reading)
-            or unpacked_file_clause("git", command, words, reading)
+        named = chain(
+            _paths_git_makes_or_removes(plain, words), _trusted_names_in_patch_headers(plain, reading)
         )
-    found = _protected_path_clause(program, _written_paths(program, words), reading) or unpacked_file_clause(
-        program, command, words, reading
-    )
+        return (
+            _describe_git_config_change(plain)
+            or _describe_protected_path("rm", named, reading)
+            or describe_unpacked_trusted_file("git", command, words, reading)
+        )
+    found = _describe_protected_path(
+        program, _written_paths(program, words), reading
+    ) or describe_unpacked_trusted_file(program, command, words, reading)
     if found is not None:
         return found
     if program == "find":
-        return _find_command_clause(command, reading)
+        return _describe_change_by_find(command, reading)
     if program in ("fd", "fdfind"):
-        return _protected_path_clause(program, _paths_found_by_fd(command, reading), reading)
-    return _protected_path_clause(program, _paths_written_by_code(program, command, reading), reading)
+        return _describe_protected_path(program, _paths_found_by_fd(command, reading), reading)
+    return _describe_protected_path(
+        program, _trusted_names_in_writing_code(program, command, reading), reading
+    )
 
 
-def _protected_path_clause(
+def _describe_protected_path(
     program: str, paths: Iterator[str] | Sequence[str], reading: LineReading
 ) -> str | None:
     for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
-        for place in possible_places(path, reading):
+        for place in possible_locations(path, reading):
             if found := reading.workspace.protected(place):
                 return f"changes {found.part!r} ({found.what})"
-            if program not in _REMOVE and is_repository_path(place):
+            if program not in _REMOVE and is_inside_git_folder(place):
                 return f"changes {path!r} (what git runs and believes)"
     return None
 
 
-def is_repository_path(path: str) -> bool:
+def is_inside_git_folder(path: str) -> bool:
     """Return whether it is a repository's folder, or what git runs or believes in one."""
     parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in OF_GIT)
 
 
-def _possible_texts(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
+def _possible_values_of_word(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
     """Return what a word may stand for; where that isn't in the line, also what else the line names and trusts."""
     found = possible_paths(word, reading)
     if _EXTENDS.search(reading.line.text):  # then parentheses are patterns, too
         found = (*found, *find_trusted_names(reading.line.text, reading))
     if not has_unknown_value(word, reading):
         return found
-    return (*found, *find_trusted_names(word.text, reading), *_trusted_names_elsewhere(command, reading))
+    return (
+        *found,
+        *find_trusted_names(word.text, reading),
+        *_trusted_names_in_rest_of_line(command, reading),
+    )
 
 
-def _trusted_names_elsewhere(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _trusted_names_in_rest_of_line(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the rest of the line, of which what isn't known may be one."""
     yield from find_trusted_names(reading.line.text.replace(command.text, " "), reading)
     between: list[ShellCommand] = []
@@ -262,7 +277,7 @@ def _trusted_names_elsewhere(command: ShellCommand, reading: LineReading) -> Ite
         between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
     programs = {known_program_name(c.words[0].text) for c in between if c.words}
     if not programs & _FILTERS:
-        yield from _files_listed_by_git(reading)
+        yield from _files_listed_by_git_ls_files(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
         yield from _paths_found_by_find(between[0], reading)
 
@@ -270,7 +285,7 @@ def _trusted_names_elsewhere(command: ShellCommand, reading: LineReading) -> Ite
 _MAKES = to_name_set("mv rm clone init worktree submodule")
 
 
-def _paths_named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
+def _paths_git_makes_or_removes(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
     """Yield what git makes or removes by its name."""
     yield from _option_values(words, ("--output", "--output-directory"))
     if {"archive", "format-patch"} & {*plain}:
@@ -280,7 +295,7 @@ def _paths_named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
         yield from _written_paths("mv", [(text,) for text in plain[at + 1 :]])
 
 
-def _files_listed_by_git(reading: LineReading) -> Iterator[str]:
+def _files_listed_by_git_ls_files(reading: LineReading) -> Iterator[str]:
     """Yield the files that `git ls-files` and fd list for another command of the line."""
     folders = [reading.workspace.root / base for base in reading.likely_bases]
     for other in reading.line.commands:
@@ -302,7 +317,7 @@ def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
     if program in _LAST and operands:
         places = [*_option_values(words, _FOLDERS)] or operands[-1]
         local = (place for place in places if program not in ("scp", "rsync") or not _HOST.match(place))
-        yield from _paths_placed_in([*local], operands)
+        yield from _paths_in_places([*local], operands)
     elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
         yield from chain.from_iterable(operands)
     elif program in _PACKS and not any(map(_DECOMPRESSES.fullmatch, flat)):
@@ -322,7 +337,7 @@ def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
         yield from _option_values(words, ("-O",) if program in ("wget", "gh") else ())
 
 
-def _paths_placed_in(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
+def _paths_in_places(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
     """Yield the places and what they hold afterwards, if they are folders."""
     bases = dict.fromkeys(posixpath.basename(_HOST.sub("", text)) for texts in operands for text in texts)
     for place in places:
@@ -366,7 +381,9 @@ def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[s
 # ---- code in arguments and here-documents
 
 
-def _paths_written_by_code(program: str, command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _trusted_names_in_writing_code(
+    program: str, command: ShellCommand, reading: LineReading
+) -> Iterator[str]:
     """Yield the trusted names in code on the line that writes."""
     given = [word.text for word in command.words[1:]]
     texts = [r.text for r in reading.line.redirects if r.kind == "text" and r.text]
@@ -390,13 +407,13 @@ def _paths_written_by_code(program: str, command: ShellCommand, reading: LineRea
             if len(code) > _MOST_CODE or _CODE_WRITES.search(code):
                 yield from find_trusted_names(code, reading)
     elif program == "patch":
-        yield from _paths_patched_by_text(["apply"], reading)
+        yield from _trusted_names_in_patch_headers(["apply"], reading)
 
 
 _HEADER = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff|rename|copy) .*$", re.MULTILINE)
 
 
-def _paths_patched_by_text(words: Sequence[str], reading: LineReading) -> Iterator[str]:
+def _trusted_names_in_patch_headers(words: Sequence[str], reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the heads of a patch that stands in the line."""
     if {"apply", "am"} & {*words[:3]}:
         texts = (r.text for r in reading.line.redirects if r.kind == "text" and r.text)
@@ -407,23 +424,23 @@ def _paths_patched_by_text(words: Sequence[str], reading: LineReading) -> Iterat
 # ---- what find finds
 
 
-def _find_command_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def _describe_change_by_find(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause about a trusted file among those that find changes."""
     words = [word.text for word in command.words]
     for option, value in pairwise(words):
         if option in ("-fprint", "-fprint0", "-fls", "-fprintf") and (
-            found := _protected_path_clause("find", [value], reading)
+            found := _describe_protected_path("find", [value], reading)
         ):
             return found
-    program = _acting_program(words)
+    program = _program_changing_found_files(words)
     return (
-        _protected_path_clause(program, _paths_found_by_find(command, reading), reading)
+        _describe_protected_path(program, _paths_found_by_find(command, reading), reading)
         if program and command.literal
         else None
     )
 
 
-def _acting_program(words: Sequence[str]) -> str:
+def _program_changing_found_files(words: Sequence[str]) -> str:
     """Return the program that changes what find finds; empty: none does."""
     if "-delete" in words:
         return "rm"
@@ -466,11 +483,13 @@ def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterato
     kinds = {value for option, value in pairwise(words) if option == "-type"}
     for base in reading.likely_bases:
         for start in starts or ["."]:
-            for path, is_folder in _iterate_below(str(reading.workspace.root / base), start):
+            for path, is_folder in _walk_paths_below(str(reading.workspace.root / base), start):
                 kind = "d" if is_folder else "f"
-                if (kinds and kind not in kinds) or any(_is_fitting_name(path, *one) for one in unwanted):
+                if (kinds and kind not in kinds) or any(
+                    _is_matched_by_find_option(path, *one) for one in unwanted
+                ):
                     continue
-                if not wanted or any(_is_fitting_name(path, *one) for one in wanted):
+                if not wanted or any(_is_matched_by_find_option(path, *one) for one in wanted):
                     yield path
 
 
@@ -478,24 +497,24 @@ def _paths_found_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[
     """Yield the files that fd finds for a program that changes them."""
     words = list(command.argv[1:])
     at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)
-    if at is None or _acting_program(["-exec", *words[at + 1 :], "{}"]) == "":
+    if at is None or _program_changing_found_files(["-exec", *words[at + 1 :], "{}"]) == "":
         return
     endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
     operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
     for base in reading.likely_bases:
-        for path, _ in _iterate_below(str(reading.workspace.root / base), "."):
+        for path, _ in _walk_paths_below(str(reading.workspace.root / base), "."):
             name = posixpath.basename(path)
             fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()
             if fits and (not endings or name.endswith(tuple(endings))):
                 yield path
 
 
-def _is_fitting_name(path: str, option: str, pattern: str) -> bool:
+def _is_matched_by_find_option(path: str, option: str, pattern: str) -> bool:
     text = path if option in ("-path", "-ipath", "-wholename") else posixpath.basename(path)
     return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
 
 
-def _iterate_below(root: str, start: str) -> Iterator[tuple[str, bool]]:
+def _walk_paths_below(root: str, start: str) -> Iterator[tuple[str, bool]]:
     """Yield the files and folders below a place, as find names them, up to a limit."""
     seen = 0
     top = os.path.join(root, start)  # noqa: PTH118 - texts of a line
@@ -510,7 +529,7 @@ def _iterate_below(root: str, start: str) -> Iterator[tuple[str, bool]]:
             return
 
 
-def _git_config_clause(words: Sequence[str]) -> str | None:
+def _describe_git_config_change(words: Sequence[str]) -> str | None:
     """Return a clause about a setting of git's that may run a program or lead elsewhere."""
     if "config" not in words:
         return None
@@ -522,7 +541,7 @@ def _git_config_clause(words: Sequence[str]) -> str | None:
     return None if is_harmless_git_key(key) else f"changes git's configuration ({key[:60]})"
 
 
-def redirection_paths(target: Word, reading: LineReading) -> Iterator[str]:
+def possible_redirection_paths(target: Word, reading: LineReading) -> Iterator[str]:
     """Yield the paths that a redirection may write to."""
     command = ShellCommand(target.text, (literal_word(">"), target))
-    yield from _possible_texts(target, command, reading)
+    yield from _possible_values_of_word(target, command, reading)

@@ -11,9 +11,9 @@ from interlock.services.policy.grant_coverage import describe_args_allowed_by_pr
 from interlock.services.policy.matching import (
     Match,
     has_prefix,
-    is_allowing,
-    match_restriction,
-    matches_non_shell_call,
+    is_matching_non_shell_call,
+    is_rule_allowing_command,
+    match_restricting_rule,
 )
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, is_liftable
 from interlock.services.shell.model import ShellCommand, ShellLine
@@ -55,12 +55,15 @@ class Ruling:
     @property
     def deciding_rule_name(self) -> str:
         """The deciding rule, with file and line if it has them."""
-        if self.cause == "danger":
-            return f"dangerous form: {self.detail}"
-        if self.cause in ("opaque", "redirection", "elsewhere"):
-            return self.cause
-        if self.cause in ("protected", "private"):
-            return f"{self.cause}: {self.detail}"
+        match self.cause:
+            case "danger":
+                return f"dangerous form: {self.detail}"
+            case "opaque" | "redirection" | "elsewhere":
+                return self.cause
+            case "protected" | "private":
+                return f"{self.cause}: {self.detail}"
+            case _:
+                pass
         if self.session is not None:
             return f"session: {_describe_session_rule(self.session)}"
         return rule_name(self.rule) if self.rule else "no rule"
@@ -111,7 +114,7 @@ class PolicyDecision:
         )
 
 
-def limit_to_start(now: Verdict, then: Verdict) -> Verdict:
+def limit_to_starting_verdict(now: Verdict, then: Verdict) -> Verdict:
     """Return the verdict, limited to ask if the rules at the start of the run were stricter."""
     if then.decision == "allow" or then.decision == now.decision:
         return now
@@ -153,7 +156,7 @@ def _describe_session_rule(rule: SessionRule) -> str:
     return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
 
 
-def _explain_persons_rule(what: str, outcome: Ruling) -> str | None:
+def _explain_users_rule(what: str, outcome: Ruling) -> str | None:
     """Return why an always-choice or a user-written rule decides so; None if another one does."""
     rule = outcome.rule
     if outcome.session is not None:
@@ -171,7 +174,7 @@ def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     """Return why a call that is no shell line is decided so."""
     if outcome.cause == "protected":
         return f"`{tool}` {outcome.detail}, which asks in every mode."
-    if reason := _explain_persons_rule(f"`{tool}`", outcome):
+    if reason := _explain_users_rule(f"`{tool}`", outcome):
         return reason
     if outcome.rule is None:
         return f"`{tool}` isn't covered by a rule; what no rule covers asks in mode {mode}."
@@ -190,22 +193,25 @@ def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
 
 
 def _explain_part(mode: str, part: PartRuling) -> str:
-    outcome, text, rule = part.outcome, _quote_command(part.command.text), part.outcome.rule
+    outcome, text, rule = part.outcome, _quote_shortened_command(part.command.text), part.outcome.rule
     uncovered = outcome.decision == "ask" and (
         rule is None or (rule.tier == SHIPPED and outcome.cause == "rule")
     )
     danger = outcome.detail if outcome.cause == "danger" else part.command.danger if uncovered else None
     if danger:
         return f"{text} {danger}; that asks even where a rule allows it."
-    if outcome.cause == "opaque":
-        return f"{text} can't be seen through: {outcome.detail}."
-    if outcome.cause == "private":
-        return f"{text} {outcome.detail}; that asks in every mode."
-    if outcome.cause == "elsewhere":
-        return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
-    if outcome.cause == "hidden" and rule is not None:
-        return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
-    if reason := _explain_persons_rule(text, outcome):
+    match outcome.cause:
+        case "opaque":
+            return f"{text} can't be seen through: {outcome.detail}."
+        case "private":
+            return f"{text} {outcome.detail}; that asks in every mode."
+        case "elsewhere":
+            return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
+        case "hidden" if rule is not None:
+            return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
+        case _:
+            pass
+    if reason := _explain_users_rule(text, outcome):
         return reason
     if rule is not None and rule.reading:
         return (
@@ -238,7 +244,7 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
         outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
     )
     if outcome.decision == "ask" and uncovered and len(alike) > 1:
-        names = ", ".join(_quote_command(p.command.text) for p in alike[:3]) + (
+        names = ", ".join(_quote_shortened_command(p.command.text) for p in alike[:3]) + (
             ", …" if len(alike) > 3 else ""
         )
         count = f"{len(alike)} of {len(parts)} commands"
@@ -246,7 +252,7 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
     return _explain_part(mode, deciding[0])
 
 
-def _quote_command(text: str) -> str:
+def _quote_shortened_command(text: str) -> str:
     short = " ".join(text.split())
     return f"`{short if len(short) <= _SHOWN else short[:_SHOWN] + '…'}`"
 
@@ -260,7 +266,7 @@ def _explain_no_always_choice(decided: PolicyDecision) -> str:
     if decided.outcome.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.outcome, *(p.outcome for p in decided.parts)) if o.decision == "ask"]
-    if why := next((why for o in asking if (why := _explain_unliftable(o)) is not None), None):
+    if why := next((why for o in asking if (why := _explain_why_not_liftable(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
@@ -270,16 +276,19 @@ def _explain_no_always_choice(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _explain_unliftable(outcome: Ruling) -> str | None:
+def _explain_why_not_liftable(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
-    if outcome.cause == "danger":
-        return _DANGER.format(detail)
-    if outcome.cause in ("opaque", "hidden"):
-        return _HIDDEN.format(f" ({detail})" if detail else "")
-    if outcome.cause == "elsewhere":
-        return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
-    if outcome.cause in ("redirection", "protected") and detail:
-        return f"It {detail}, which asks every time."
+    match outcome.cause:
+        case "danger":
+            return _DANGER.format(detail)
+        case "opaque" | "hidden":
+            return _HIDDEN.format(f" ({detail})" if detail else "")
+        case "elsewhere":
+            return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
+        case "redirection" | "protected" if detail:
+            return f"It {detail}, which asks every time."
+        case _:
+            pass
     if rule is not None and rule.broken is not None:
         return f"{rule_name(rule)} can't be used ({rule.broken}); until it is repaired, it asks every time."
     if rule is not None and not is_liftable(rule):
@@ -365,12 +374,12 @@ def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
         "rule": part.outcome.deciding_rule_name,
         "danger": c.danger or c.sets,
         "opaque": c.opaque,
-        "lets": _prefix_surplus(part),
+        "lets": _describe_prefix_surplus(part),
     }
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
-def _prefix_surplus(part: PartRuling) -> str | None:
+def _describe_prefix_surplus(part: PartRuling) -> str | None:
     rule = part.outcome.rule
     if rule is None or rule.decision != "allow":
         return None
@@ -379,20 +388,19 @@ def _prefix_surplus(part: PartRuling) -> str | None:
     return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
-def _is_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
+def _is_rule_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
     if rule.granted or rule.line is not None:
         return part.outcome.rule is rule
-    return part.plain if rule.reading else is_allowing(rule, part.command, args)
+    return part.plain if rule.reading else is_rule_allowing_command(rule, part.command, args)
 
 
 def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
-        found = [Match.YES] if matches_non_shell_call(rule, args, decided.about) else []
+        found = [Match.YES] if is_matching_non_shell_call(rule, args, decided.about) else []
     elif rule.decision == "allow":
-        found = [Match.YES for p in parts if _is_allowing_part(rule, p, args)]
+        found = [Match.YES for p in parts if _is_rule_allowing_part(rule, p, args)]
     else:
-        found = [match_restriction(rule, p.command, args) for p in parts]
-    met = max(found, default=Match.NO)
-    word = cast(Literal["yes", "no", "maybe"], met.name.lower())
+        found = [match_restricting_rule(rule, p.command, args) for p in parts]
+    word = cast(Literal["yes", "no", "maybe"], max(found, default=Match.NO).name.lower())
     return Considered(rule=rule_name(rule), decision=rule.decision, rank=rule.rank, met=word)

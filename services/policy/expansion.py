@@ -53,7 +53,7 @@ def possible_paths(word: Word, reading: LineReading) -> Sequence[str]:
     if word.literal:
         return (word.text,)
     found = [word.text]
-    parts = _parse_word_parts(word, reading)
+    parts = _parse_word_alternatives(word, reading)
     for one in parts:
         found += islice(_paths_from_parts(one, reading), _MOST_MATCHES)
     found += [part for text in found[1:] if " " in text for part in text.split()]  # as bash splits a value
@@ -63,7 +63,7 @@ def possible_paths(word: Word, reading: LineReading) -> Sequence[str]:
 def has_unknown_value(word: Word, reading: LineReading) -> bool:
     """Return whether its value isn't in the line."""
     return not word.literal and any(
-        isinstance(p, _Wildcard) and not p.pattern for o in _parse_word_parts(word, reading) for p in o
+        isinstance(p, _Wildcard) and not p.pattern for o in _parse_word_alternatives(word, reading) for p in o
     )
 
 
@@ -72,7 +72,7 @@ def find_trusted_names(text: str, reading: LineReading) -> Sequence[str]:
     found: list[str] = []
     for name in dict.fromkeys(islice(_NAME.findall(_EXTENDED.sub("*", text)), _MOST_NAMES)):
         if set(name) & {*"*?["}:
-            found += _paths_from_parts(_parse_parts(name, {}, 0)[0], reading)
+            found += _paths_from_parts(_parse_alternatives(name, {}, 0)[0], reading)
         elif reading.workspace.protected(name):
             found.append(name)
     return found
@@ -91,12 +91,12 @@ def find_first_trusted_name(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _parse_word_parts(word: Word, reading: LineReading) -> Sequence[Sequence[_Part]]:
+def _parse_word_alternatives(word: Word, reading: LineReading) -> Sequence[Sequence[_Part]]:
     values: dict[str, list[Word]] = {}
     for name, value in reading.line.values:
         values.setdefault(name, []).append(value)
     texts = islice(_expand_braces(word.text), _MOST_TEXTS) if word.text != "…" else ()
-    return [one for text in texts for one in _parse_parts(text, values, 0)] or [[_UNKNOWN]]
+    return [one for text in texts for one in _parse_alternatives(text, values, 0)] or [[_UNKNOWN]]
 
 
 # ---- braces
@@ -104,7 +104,7 @@ def _parse_word_parts(word: Word, reading: LineReading) -> Sequence[Sequence[_Pa
 
 def _expand_braces(text: str) -> Iterator[str]:
     """Yield the words that braces make of one."""
-    at = _skip_quoted(text, 0, "{")
+    at = _find_unquoted(text, 0, "{")
     while at < len(text):
         if text[at - 1 : at] != "$" and (parts := _brace_alternatives(text, at)):
             inner, end = parts
@@ -113,7 +113,7 @@ def _expand_braces(text: str) -> Iterator[str]:
                     for whole in _expand_braces(part):
                         yield text[:at] + whole + rest
             return
-        at = _skip_quoted(text, at + 1, "{")
+        at = _find_unquoted(text, at + 1, "{")
     yield text
 
 
@@ -155,7 +155,7 @@ def _expand_sequence(text: str) -> list[str]:
     return [str(number) for number in range(low, min(high, low + _MOST_TEXTS) + 1)]
 
 
-def _skip_quoted(text: str, at: int, wanted: str) -> int:
+def _find_unquoted(text: str, at: int, wanted: str) -> int:
     while at < len(text) and text[at] not in wanted:
         at = _end_of_quoted(text, at) if text[at] in "'\"\\" else at + 1
     return at
@@ -174,7 +174,7 @@ def _end_of_quoted(text: str, at: int) -> int:
 # ---- expansions and patterns
 
 
-def _parse_parts(
+def _parse_alternatives(
     text: str, values: Mapping[str, Sequence[Word]], depth: int, *, quoted: bool = False
 ) -> Sequence[Sequence[_Part]]:
     """Return what a word may be, each as known texts and parts that may be several."""
@@ -189,48 +189,45 @@ def _parse_parts(
 
     at = 0
     if text.startswith("~") and not quoted:
-        at = _skip_quoted(text, 0, "/")
+        at = _find_unquoted(text, 0, "/")
         home = text[:at]
         known = "." if home == "~+" else os.path.expanduser(home)  # noqa: PTH111 - Path's raises
         append_parts(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
     while at < len(text):
-        char = text[at]
-        if char == "$" and text[at + 1 : at + 2] == "'" and not quoted:
-            end = _end_of_ansi_quoted(text, at + 2)
-            known = decode_ansi_quoted(text[at + 2 : end - 1])
-            append_parts(_UNKNOWN if known is None else known)
-            at = end
-        elif char == "$" and text[at + 1 : at + 2] == '"':
-            at += 1
-        elif (variable := _VARIABLE.match(text, at)) is not None:
+        if (variable := _VARIABLE.match(text, at)) is not None:
             append_alternatives(_variable_values(variable, values, depth))
             at = variable.end()
-        elif (char in "$`" and text[at + 1 : at + 2] in ("(", "{", "[")) or char == "`":
-            append_parts(_UNKNOWN)
-            at = _end_of_expansion(text, at)
-        elif char == "'" and not quoted:
-            end = _end_of_quoted(text, at)
-            append_parts(text[at + 1 : end - 1])
-            at = end
-        elif char == '"':
-            end = _end_of_quoted(text, at)
-            append_alternatives(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
-            at = end
-        elif char == "\\":
-            append_parts(text[at + 1 : at + 2])
-            at += 2
-        elif char == "*" and not quoted:
-            append_parts(_Wildcard("[^/]*"))
-            at += 1
-        elif char == "?" and not quoted:
-            append_parts(_Wildcard("[^/]"))
-            at += 1
-        elif char == "[" and not quoted and (close := _end_of_bracket(text, at)) > 0:
-            append_parts(_parse_bracket(text[at + 1 : close]))
-            at = close + 1
-        else:
-            append_parts(char)
-            at += 1
+            continue
+        end = at + 1
+        match text[at], text[at + 1 : at + 2]:
+            case "$", "'" if not quoted:
+                end = _end_of_ansi_quoted(text, at + 2)
+                known = decode_ansi_quoted(text[at + 2 : end - 1])
+                append_parts(_UNKNOWN if known is None else known)
+            case "$", '"':
+                pass
+            case ("$", "(" | "{" | "[") | ("`", _):
+                append_parts(_UNKNOWN)
+                end = _end_of_expansion(text, at)
+            case "'", _ if not quoted:
+                end = _end_of_quoted(text, at)
+                append_parts(text[at + 1 : end - 1])
+            case '"', _:
+                end = _end_of_quoted(text, at)
+                append_alternatives(_parse_alternatives(text[at + 1 : end - 1], values, depth, quoted=True))
+            case "\\", escaped:
+                append_parts(escaped)
+                end = at + 2
+            case "*", _ if not quoted:
+                append_parts(_Wildcard("[^/]*"))
+            case "?", _ if not quoted:
+                append_parts(_Wildcard("[^/]"))
+            case "[", _ if not quoted and (close := _end_of_bracket(text, at)) > 0:
+                append_parts(_parse_bracket(text[at + 1 : close]))
+                end = close + 1
+            case char, _:
+                append_parts(char)
+        at = end
     return found
 
 
@@ -281,23 +278,30 @@ def _variable_values(
     known: list[Sequence[_Part]] = []
     for value in values.get(name, ()):
         if value.literal:
-            known += _parse_parts(value.text, {}, _DEEPEST) if set(value.text) & {*"*?["} else [[value.text]]
+            known += (
+                _parse_alternatives(value.text, {}, _DEEPEST)
+                if set(value.text) & {*"*?["}
+                else [[value.text]]
+            )
         elif depth < _DEEPEST:
             known += (
                 one
                 for text in islice(_expand_braces(value.text), _MOST_TEXTS)
-                for one in _parse_parts(text, values, depth + 1)
+                for one in _parse_alternatives(text, values, depth + 1)
             )
         else:
             known.append([_UNKNOWN])
     if match[4] is not None:
-        known = [*_apply_operator(known, match[4], match[5]), *([] if name in values else [[_UNKNOWN]])]
+        known = [
+            *_apply_parameter_operator(known, match[4], match[5]),
+            *([] if name in values else [[_UNKNOWN]]),
+        ]
     if not known and name == "HOME":
         known = [[os.path.expanduser("~")]]  # noqa: PTH111 - Path's raises
     return known or [[_UNKNOWN]]
 
 
-def _apply_operator(
+def _apply_parameter_operator(
     known: Sequence[Sequence[_Part]], operator: str, operand: str
 ) -> Sequence[Sequence[_Part]]:
     """Return what an operator makes of known values."""
@@ -338,10 +342,10 @@ def _paths_from_parts(parts: Sequence[_Part], reading: LineReading) -> Iterator[
         yield "".join(part for part in parts if isinstance(part, str))
         return
     names = _split_at_slashes(parts)
-    known = _leading_folder(names)
-    yield from _close_trusted_names(names, known)
+    known = _known_leading_folder(names)
+    yield from _trusted_names_fitting_pattern(names, known)
     if all(isinstance(part, str) or part.pattern for part in parts):
-        yield from _match_files(names, reading)
+        yield from _files_matching_pattern(names, reading)
 
 
 def _split_at_slashes(parts: Sequence[_Part]) -> list[list[_Part]]:
@@ -360,7 +364,7 @@ def _split_at_slashes(parts: Sequence[_Part]) -> list[list[_Part]]:
     return names
 
 
-def _leading_folder(names: Sequence[Sequence[_Part]]) -> str:
+def _known_leading_folder(names: Sequence[Sequence[_Part]]) -> str:
     """Return the folder in front of the first name that isn't known, as it begins a path."""
     folder = ""
     for name in names:
@@ -370,7 +374,7 @@ def _leading_folder(names: Sequence[Sequence[_Part]]) -> str:
     return folder
 
 
-def _close_trusted_names(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
+def _trusted_names_fitting_pattern(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
     """Yield the trusted names that a name of the path may be, and known names behind an unknown one."""
     behind = False
     for name in names:
@@ -380,7 +384,7 @@ def _close_trusted_names(names: Sequence[Sequence[_Part]], folder: str) -> Itera
             continue
         behind = True
         if _count_fixed_letters(name) >= _CLOSE:
-            expression = _compile_name(name)
+            expression = _compile_name_pattern(name)
             yield from (folder + one for one in _trusted_names() if expression.fullmatch(fold_name(one)))
 
 
@@ -394,7 +398,7 @@ def _count_fixed_letters(name: Sequence[_Part]) -> int:
     )
 
 
-def _compile_name(name: Sequence[_Part]) -> re.Pattern[str]:
+def _compile_name_pattern(name: Sequence[_Part]) -> re.Pattern[str]:
     text = "".join(re.escape(p) if isinstance(p, str) else p.expression for p in name)
     return re.compile(text, re.IGNORECASE | re.DOTALL)
 
@@ -404,16 +408,16 @@ def _trusted_names() -> Sequence[str]:
     return (*protected_names(), *pattern_examples())
 
 
-def _match_files(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
+def _files_matching_pattern(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
     """Yield the files that a pattern matches now."""
     hidden = "dotglob" in reading.line.text
     for base in reading.likely_bases:
         yield from islice(
-            _walk_pattern(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES
+            _walk_matching_paths(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES
         )
 
 
-def _walk_pattern(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) -> Iterator[str]:
+def _walk_matching_paths(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) -> Iterator[str]:
     if not names:
         yield path.removesuffix("/")
         return
@@ -422,11 +426,11 @@ def _walk_pattern(folder: str, path: str, names: list[Sequence[_Part]], hidden: 
     if all(isinstance(part, str) for part in name):
         known = "".join(part for part in name if isinstance(part, str))
         if not path and known == "" and rest:
-            yield from _walk_pattern("/", "/", rest, hidden)
+            yield from _walk_matching_paths("/", "/", rest, hidden)
         elif known in ("", ".") or os.path.lexists(os.path.join(place, known)):  # noqa: PTH118 - as above
-            yield from _walk_pattern(folder, f"{path}{known}/" if known else path, rest, hidden)
+            yield from _walk_matching_paths(folder, f"{path}{known}/" if known else path, rest, hidden)
         return
-    expression = _compile_name(name)
+    expression = _compile_name_pattern(name)
     dots = hidden or (isinstance(name[0], str) and name[0].startswith("."))
     try:
         entries = sorted(entry.name for entry in islice(os.scandir(place), _MOST_ENTRIES))
@@ -434,4 +438,4 @@ def _walk_pattern(folder: str, path: str, names: list[Sequence[_Part]], hidden: 
         return
     for entry in entries:
         if (dots or not entry.startswith(".")) and expression.fullmatch(entry):
-            yield from _walk_pattern(folder, f"{path}{entry}/", rest, hidden)
+            yield from _walk_matching_paths(folder, f"{path}{entry}/", rest, hidden)

@@ -35,7 +35,7 @@ def is_inert_repository(folder: Path) -> bool:
     Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
     """
     # All of them: git passes over a `.git` that is no repository.
-    return all(map(_is_inert, _find_repositories(folder)))
+    return all(map(_is_git_folder_inert, _find_repositories(folder)))
 
 
 def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
@@ -44,7 +44,7 @@ def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> boo
     found = [
         own
         for git in _find_repositories(folder)
-        for own, _ in _git_directories(git)
+        for own, _ in _work_tree_and_common_directories(git)
         if (own / "HEAD").is_file()
     ]
     if not found:
@@ -64,7 +64,7 @@ def _is_tracking_private(git: str, index: tuple[int, int, int]) -> bool:
     return bool(index[2]) and _PRIVATE.search(read_file(Path(git, "index"), index[2])) is not None
 
 
-def _git_directories(git: Path) -> list[tuple[Path, Path]]:
+def _work_tree_and_common_directories(git: Path) -> list[tuple[Path, Path]]:
     """Return the directory of a work tree and the one with its settings: the same, unless `git worktree` has linked
     it. Empty if `git` is something else, like a submodule's.
 
@@ -84,7 +84,7 @@ def _git_directories(git: Path) -> list[tuple[Path, Path]]:
         return []
 
 
-def user_exclude_files() -> Iterator[Path]:
+def user_git_exclude_files() -> Iterator[Path]:
     """Yield the files in which the user says what git, and ripgrep with it, ignores in every repository."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path's raises
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
@@ -127,13 +127,13 @@ def _is_user_config_inert(tree: Path) -> bool:
     return True
 
 
-def _is_inert(git: Path) -> bool:
+def _is_git_folder_inert(git: Path) -> bool:
     try:
         if not _is_user_config_inert(git.parent):
             return False
     except OSError:
         return False
-    for own, common in _git_directories(git):
+    for own, common in _work_tree_and_common_directories(git):
         if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
             return False
         if any(own.glob("sharedindex.*")):  # it holds further entries
@@ -184,7 +184,7 @@ _SAFE = (*("-c", "safe.bareRepository=explicit"), *("-c", "core.fsmonitor=false"
 _NAMES = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "--no-color")
 
 
-def is_printing_texts(command: str, options: Sequence[str]) -> bool:
+def is_printing_file_contents(command: str, options: Sequence[str]) -> bool:
     """Return whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of
     a blob."""
     patch = not _PATCH.isdisjoint(options)
@@ -193,9 +193,9 @@ def is_printing_texts(command: str, options: Sequence[str]) -> bool:
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
-def is_showing_private(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
+def is_showing_private_file(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
     """Return whether `git WORDS…` shows a private file, or one that `is_hidden` keeps from tools, or can't be known."""
-    asked = _GitQuestion.parse(folder, words)
+    asked = _HistoryQuery.parse(folder, words)
     if asked.command == "diff" and not asked.revisions and not asked.options:
         return False  # the index is looked at before
     if asked.command == "show" and asked.only_paths:
@@ -204,7 +204,7 @@ def is_showing_private(folder: Path, words: Sequence[str], is_hidden: Callable[[
     return found is None or any(first_private_name(Path(name).parts) or is_hidden(name) for name in found)
 
 
-class _GitQuestion(NamedTuple):
+class _HistoryQuery(NamedTuple):
     command: str
     options: tuple[str, ...]
     revisions: tuple[str, ...]
@@ -215,7 +215,7 @@ class _GitQuestion(NamedTuple):
     """Files whose lines are shown through all renames: `-L 1,9:a.py`."""
 
     @classmethod
-    def parse(cls, folder: Path, words: Sequence[str]) -> "_GitQuestion":
+    def parse(cls, folder: Path, words: Sequence[str]) -> "_HistoryQuery":
         options: list[str] = []
         revisions: list[str] = []
         paths: list[str] = []
@@ -229,7 +229,7 @@ class _GitQuestion(NamedTuple):
                 options += _selecting_options(word, rest)
         if not _CONTENT.isdisjoint(_option_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
-        followed = [w.rpartition(":")[2] for w in _line_ranges(words)] if words[0] == "log" else []
+        followed = [w.rpartition(":")[2] for w in _line_range_values(words)] if words[0] == "log" else []
         inside = [r for r in revisions if ":" in r]
         if words[0] == "show":
             revisions = [r for r in revisions if ":" not in r]
@@ -238,14 +238,14 @@ class _GitQuestion(NamedTuple):
         return cls(words[0], tuple(options), shown, tuple(paths), only, tuple(followed))
 
 
-def _line_ranges(words: Sequence[str]) -> Iterator[str]:
+def _line_range_values(words: Sequence[str]) -> Iterator[str]:
     """Yield the values of `-L`."""
     for word, after in zip(words, (*words[1:], ""), strict=True):
         if found := re.match(r"-[a-zA-Z]*?L(.*)", word, re.DOTALL):
             yield found[1] or after
 
 
-def _former_names(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, ...]:
+def _names_before_renames(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, ...]:
     """Return the names that files ever had. `fields`: similarity, old and new name of each rename."""
     renames = [*zip(fields[1::3], fields[2::3], strict=False)]
     known = {os.path.normpath(path) for path in followed}
@@ -288,7 +288,7 @@ def _to_commit_revision(revision: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _shown_paths(folder: str, asked: _GitQuestion, _second: int) -> tuple[str, ...] | None:
+def _shown_paths(folder: str, asked: _HistoryQuery, _second: int) -> tuple[str, ...] | None:
     """Return the paths of what is shown; None if unknown. Cached for a second, as a decision asks several times."""
     several = () if asked.command == "diff" else ("--format=", "-m")
     renames = () if "--follow" in asked.options else ("--no-renames",)
@@ -300,7 +300,7 @@ def _shown_paths(folder: str, asked: _GitQuestion, _second: int) -> tuple[str, .
         return None
     if done.returncode == 0:
         names = tuple(os.fsdecode(name) for name in re.split(rb"[\0\n]", done.stdout) if name)
-        return _former_names(names, asked.followed) if asked.followed else names
+        return _names_before_renames(names, asked.followed) if asked.followed else names
     # Where nothing of that name is there, the command itself fails, too.
     there = [revision.replace("^{commit}", "") for revision in asked.revisions] or ["HEAD"]
     known = _run_git(folder, "rev-parse", *there)

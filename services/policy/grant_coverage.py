@@ -65,7 +65,7 @@ class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
             if not word.lead.startswith("-") or word.text == "-":
                 if word.may_be_option and (word.wild or word.lead):
                     return None
-                given = given.add_operand(word, self.variables)
+                given = given.with_operand(word, self.variables)
             elif not word.literal or (read := self._parse_option(word.text, words)) is None:
                 return None
             else:
@@ -112,7 +112,7 @@ class GivenArguments:
     sets: tuple[str, ...] = ()
     """Variables, as `V=1`."""
 
-    def add_operand(self, word: Word, variables: frozenset[str]) -> "GivenArguments":
+    def with_operand(self, word: Word, variables: frozenset[str]) -> "GivenArguments":
         if variables and word.literal and SETS.fullmatch(word.text):
             return replace(self, sets=(*self.sets, word.text))
         return replace(self, operands=(*self.operands, word))
@@ -134,7 +134,7 @@ def _load_prefix_surplus() -> Mapping[tuple[str, ...], Mapping[str, str]]:
 _LONGEST_NAME = 5
 
 
-def find_row(words: Sequence[str]) -> tuple[int, Row] | None:
+def find_grant_row(words: Sequence[str]) -> tuple[int, Row] | None:
     """Return the number of words that name the subcommand, and its row."""
     for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
         if (row := _load_rows().get(tuple(words[:size]))) is not None:
@@ -145,12 +145,12 @@ def find_row(words: Sequence[str]) -> tuple[int, Row] | None:
 def are_nonliteral_words_path_globs(command: ShellCommand, reading: LineReading) -> bool:
     """Return whether all that isn't known of a command are patterns, for a program that takes files, and none of
     the names that they mean now is an option."""
-    found = find_row(command.argv)
+    found = find_grant_row(command.argv)
     files = found is not None and found[1].operands[-1:] in (("path",), ("test",))
-    return files and all(word.literal or reading.is_readable_path(word) for word in command.words)
+    return files and all(word.literal or reading.is_word_readable_path(word) for word in command.words)
 
 
-def is_harmless_setting(text: str, variables: frozenset[str]) -> bool:
+def is_harmless_variable_setting(text: str, variables: frozenset[str]) -> bool:
     """Return whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes
     or no."""
     found = SETS.fullmatch(text)
@@ -160,7 +160,7 @@ def is_harmless_setting(text: str, variables: frozenset[str]) -> bool:
 
 def describe_extra_coverage(argv: Sequence[str]) -> str:
     """Return what a grant for this command covers beside the command itself, in words; empty: nothing."""
-    found = find_row(argv)
+    found = find_grant_row(argv)
     if found is None:
         return ""
     size, row = found
@@ -168,14 +168,18 @@ def describe_extra_coverage(argv: Sequence[str]) -> str:
     return row.covers if known else ""
 
 
-def is_covered(command: ShellCommand, granted: tuple[str, ...], reading: LineReading, fed: bool) -> bool:
+def is_covered_by_grant(
+    command: ShellCommand, granted: tuple[str, ...], reading: LineReading, fed: bool
+) -> bool:
     """Return whether a grant for a command covers another. `fed`: it may read what something else writes."""
     exact = command.literal and command.argv == granted
-    return _is_known_variant(command, granted, reading) or (exact and not (fed and find_row(granted) is None))
+    return _is_known_variant(command, granted, reading) or (
+        exact and not (fed and find_grant_row(granted) is None)
+    )
 
 
 def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: LineReading) -> bool:
-    found = find_row(granted)
+    found = find_grant_row(granted)
     if found is None:
         return False
     size, row = found
@@ -183,7 +187,7 @@ def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: 
     if [(w.literal, w.text) for w in lead] != [(True, text) for text in granted[:size]]:
         return False
     if row.reading:
-        return reading.accept_paths(granted).is_plain_reading(command)
+        return reading.with_accepted_paths(granted).is_plain_reading(command)
     if row.anything:
         return True
     own, other = row.parse_arguments([*map(literal_word, granted[size:])]), row.parse_arguments(words)
@@ -201,8 +205,8 @@ def _has_harmless_differences(
 
     flags = other.flags <= row.flags | row.keep | own.flags and own.flags & row.keep <= other.flags
     valued = all(map(is_harmless, {*own.valued} ^ {*other.valued}))
-    sets = all(is_harmless_setting(text, row.variables) for text in {*own.sets} ^ {*other.sets})
-    listed = (_is_plain_or_listed(w, row.rest or frozenset()) for w in (*own.rest, *other.rest))
+    sets = all(is_harmless_variable_setting(text, row.variables) for text in {*own.sets} ^ {*other.sets})
+    listed = (_is_plain_word_or_flag(w, row.rest or frozenset()) for w in (*own.rest, *other.rest))
     rest = other.rest == own.rest or all(listed)
     return flags and valued and sets and rest and _has_harmless_operands(row, own, other, reading)
 
@@ -220,7 +224,7 @@ def _has_harmless_operands(
     )
 
 
-def _is_plain_or_listed(word: Word, flags: frozenset[str]) -> bool:
+def _is_plain_word_or_flag(word: Word, flags: frozenset[str]) -> bool:
     return word.literal and (word.text in flags or _PLAIN_WORD.fullmatch(word.text) is not None)
 
 
@@ -233,23 +237,26 @@ def _is_of_any_kind(kinds: str, word: Word, reading: LineReading) -> bool:
 
 def _is_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
     if kind == "path":  # to some programs, `-` is a list of files
-        return word.text != "-" and reading.is_readable_path(word)
+        return word.text != "-" and reading.is_word_readable_path(word)
     if not word.literal:
         return False
-    if kind == "test":
-        path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
-        tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.is_folder(path)
-        return tests and (not colons or path.endswith(".py")) and reading.is_readable_path(literal_word(path))
-    if kind == "package":
-        plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
-        return plain and reading.is_readable_path(literal_word(word.text.removesuffix("/...")))
-    if kind == "testname":
-        found = _TEST_NAME.fullmatch(word.text)
-        above = found and found[1].rstrip(".").replace(".", "/")
-        return above is not None and (not above or reading.is_folder(above))
-    if kind in _KINDS:
-        return _KINDS[kind].fullmatch(word.text) is not None
-    return kind != "same" and word.text == kind
+    match kind:
+        case "test":
+            path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
+            tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.is_folder(path)
+            python = not colons or path.endswith(".py")
+            return tests and python and reading.is_word_readable_path(literal_word(path))
+        case "package":
+            plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
+            return plain and reading.is_word_readable_path(literal_word(word.text.removesuffix("/...")))
+        case "testname":
+            found = _TEST_NAME.fullmatch(word.text)
+            above = found and found[1].rstrip(".").replace(".", "/")
+            return above is not None and (not above or reading.is_folder(above))
+        case _ if kind in _KINDS:
+            return _KINDS[kind].fullmatch(word.text) is not None
+        case _:
+            return kind != "same" and word.text == kind
 
 
 _ONLY_READ = to_name_set(

@@ -16,8 +16,8 @@ from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.policy.grant_coverage import (
     are_nonliteral_words_path_globs,
     describe_extra_coverage,
-    find_row,
-    is_covered,
+    find_grant_row,
+    is_covered_by_grant,
 )
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import USER, Rule, is_liftable
@@ -28,7 +28,7 @@ from interlock.services.policy.rule_files import (
     read_rule_file,
     to_rule,
 )
-from interlock.services.policy.task_runners import inner_danger, split_by_target
+from interlock.services.policy.task_runners import find_inner_danger, split_by_target
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
@@ -49,13 +49,13 @@ def find_covering_grant(
     """Return the always-choice of this mode that covers a command, unless the rule that asked can't be lifted."""
     if not is_liftable(asked_by):
         return None
-    usable = (r for r in grants if _is_in_mode(r, mode))
+    usable = (r for r in grants if _is_valid_in_mode(r, mode))
     return next(
-        (r for r in usable if is_granted(_split_commands(r.commands), r.line, command, reading)), None
+        (r for r in usable if is_command_granted(_split_commands(r.commands), r.line, command, reading)), None
     )
 
 
-def is_granted(
+def is_command_granted(
     granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: LineReading
 ) -> bool:
     """Return whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
@@ -64,7 +64,7 @@ def is_granted(
         return True
     fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
     known = set(command.assigns) <= HARMLESS_VARIABLES
-    return known and any(is_covered(command, argv, reading, fed) for argv in granted)
+    return known and any(is_covered_by_grant(command, argv, reading, fed) for argv in granted)
 
 
 def _split_commands(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -73,7 +73,7 @@ def _split_commands(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
             yield tuple(shlex.split(text))
 
 
-def _is_in_mode(rule: SessionRule, mode: str) -> bool:
+def _is_valid_in_mode(rule: SessionRule, mode: str) -> bool:
     return not rule.modes or mode in rule.modes
 
 
@@ -112,7 +112,7 @@ def _host_with_port(url: str) -> str | None:
     return (f"{name}:{port}" if port else name) or None
 
 
-def is_covered_by(
+def is_covered_by_session_rule(
     rule: SessionRule,
     names: frozenset[str],
     about: str | None,
@@ -121,7 +121,7 @@ def is_covered_by(
     program: str = "",
 ) -> bool:
     """Return whether a session rule covers a call other than a shell call. `program`: what the server is now."""
-    if not _is_in_mode(rule, mode) or rule.commands or rule.line:
+    if not _is_valid_in_mode(rule, mode) or rule.commands or rule.line:
         return False
     if server is not None and rule.program != program:
         return False
@@ -153,16 +153,16 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
     """
     line = reading.line
-    if line.hidden or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
+    if line.hidden or not line.effective or any(_is_too_risky_to_grant(c, reading) for c in line.effective):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
-    fed = any(c.fed and find_row(c.argv) is None for c in line.effective)
+    fed = any(c.fed and find_grant_row(c.argv) is None for c in line.effective)
     away = reading.elsewhere is not None or line.opaque is not None
     if (
         away
         or line.files
         or fed
-        or _is_setting_variable(line)
+        or _is_setting_influential_variable(line)
         or not all(map(_has_known_arguments, line.effective))
     ):
         return common.model_copy(update={"line": line.text})
@@ -173,19 +173,19 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
 
 
 def _granted_argv(command: ShellCommand) -> tuple[str, ...]:
-    found = find_row(command.argv)
+    found = find_grant_row(command.argv)
     return command.argv[: found[0]] if found and found[1].anything else command.argv
 
 
-def _is_hidden(command: ShellCommand, reading: LineReading) -> bool:
+def _is_too_risky_to_grant(command: ShellCommand, reading: LineReading) -> bool:
     danger = command.danger and not (
         command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, reading)
     )
     opaque = command.opaque and not command.sources
-    return not command.words or bool(danger or opaque or inner_danger(command))
+    return not command.words or bool(danger or opaque or find_inner_danger(command))
 
 
-def _is_setting_variable(line: ShellLine) -> bool:
+def _is_setting_influential_variable(line: ShellLine) -> bool:
     """Return whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
     return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
@@ -193,7 +193,7 @@ def _is_setting_variable(line: ShellLine) -> bool:
 
 def _has_known_arguments(command: ShellCommand) -> bool:
     """Return whether every argument is known, or may be any."""
-    found = find_row(command.argv)
+    found = find_grant_row(command.argv)
     return command.literal or (found is not None and found[1].anything and command.words[0].literal)
 
 
@@ -223,7 +223,7 @@ def to_rule_tables(rule: SessionRule, server: str | None, host: bool, root: Path
     return [{**common, "toolName": name, "mcpName": server, **bound, "workspace": str(root)}]
 
 
-def saved_scope_text(tables: Sequence[Table]) -> str:
+def describe_saved_scope(tables: Sequence[Table]) -> str:
     """Return where these rules count, in words."""
     bound = any("workspace" in table for table in tables)
     return ("in this folder" if bound else "in every folder") if tables else ""

@@ -10,7 +10,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.programs import equal_options, is_listed_program, prefix_spellings
+from interlock.services.policy.programs import is_listed_program, option_synonyms, prefix_spellings
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
 from interlock.services.policy.task_runners import is_task_runner, sets_unsafe_variables
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
@@ -28,7 +28,7 @@ class Match(IntEnum):
     YES = 2
 
 
-def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
+def is_rule_allowing_command(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
     """Return whether an allow rule certainly covers this command."""
     if not rule.has_conditions:
         return True
@@ -48,7 +48,7 @@ def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]
     if pattern is None or ("=" not in pattern.text and sets_unsafe_variables(command)):
         return False
     return (
-        pattern.is_matching_start(text)
+        pattern.is_matching_beginning(text)
         if rule.command
         else pattern.is_found_in(to_searchable_json({**args, "command": text}))
     )
@@ -60,7 +60,7 @@ def has_prefix(command: ShellCommand, prefix: Sequence[str]) -> bool:
     return command.argv[:size] == tuple(prefix) and all(w.literal for w in command.words[:size])
 
 
-def match_restriction(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
+def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
     """Return whether a deny or ask rule covers this command, or might."""
     if not rule.has_conditions:
         return Match.YES
@@ -70,21 +70,26 @@ def match_restriction(rule: Rule, command: ShellCommand, args: Mapping[str, Json
         )
     if rule.command is not None:
         if any(
-            rule.command.is_matching_start(text) for text in _command_spellings(command.text, command.argv)
+            rule.command.is_matching_beginning(text)
+            for text in _command_spellings(command.text, command.argv)
         ):
             return Match.YES
         if is_matching_past_options(rule.command, command.argv):
             return Match.MAYBE
         if command.literal:
             return Match.NO
-        return Match.MAYBE if any(map(rule.command.can_start, _known_beginnings(command))) else Match.NO
-    return _match_args(rule.args, command, args) if rule.args is not None else Match.NO
+        return (
+            Match.MAYBE
+            if any(map(rule.command.can_match_continuation, _known_beginnings(command)))
+            else Match.NO
+        )
+    return _match_args_pattern(rule.args, command, args) if rule.args is not None else Match.NO
 
 
 def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     """Return whether the leading words are the prefix; then in the ways in which programs take options and
     subcommands."""
-    match = _match_in_order(words, prefix)
+    match = _match_words_in_order(words, prefix)
     return Match.MAYBE if match is Match.NO and _can_mean_prefix(words, prefix) else match
 
 
@@ -97,7 +102,7 @@ def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     options = [text for text in given if text.startswith("-") and text != "-"]
     operands = [text for text in given if not text.startswith("-")]
     wanted = [text for text in prefix[1:] if not text.startswith("-")]
-    equal = equal_options(tuple(prefix))
+    equal = option_synonyms(tuple(prefix))
     asked = [option for option in prefix[1:] if option.startswith("-")]
     if len(operands) < len(wanted) or not all(_has_option(options, o, equal) for o in asked):
         return False
@@ -121,7 +126,7 @@ def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -
     return wanted in options or all(is_given(o) or (o in equal and is_given(equal[o])) for o in each)
 
 
-def _match_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
+def _match_words_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     sure = Match.YES
     for place, want in enumerate(prefix):
         if place >= len(words):
@@ -158,12 +163,12 @@ def is_matching_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
     later = (" ".join((program_name(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
-    return any(pattern.is_matching_start(text) for text in later)
+    return any(pattern.is_matching_beginning(text) for text in later)
 
 
 def _known_beginnings(command: ShellCommand) -> set[str]:
     """Return the known part of the command, up to the first value known only at run time."""
-    known = _known_text(command.words)
+    known = _known_text_of_words(command.words)
     first, blank, rest = known.partition(" ")
     return {known, first.rsplit("/", 1)[-1] + blank + rest, program_name(first) + blank + rest}
 
@@ -171,7 +176,7 @@ def _known_beginnings(command: ShellCommand) -> set[str]:
 _COMMAND = '"command":"'
 
 
-def _match_args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
+def _match_args_pattern(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
     if any(
         pattern.is_found_in(to_searchable_json({**args, "command": text}))
         for text in _command_spellings(command.text, command.argv)
@@ -180,7 +185,7 @@ def _match_args(pattern: Pattern, command: ShellCommand, args: Mapping[str, Json
     if command.literal:
         return Match.NO
     begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_beginnings(command))
-    known = pattern.has_lead(_COMMAND) and not any(map(pattern.can_start, begun))
+    known = pattern.is_always_starting_with(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
     return Match.NO if known else Match.MAYBE
 
 
@@ -194,7 +199,7 @@ def _command_spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 
-def _known_text(words: Sequence[Word]) -> str:
+def _known_text_of_words(words: Sequence[Word]) -> str:
     known: list[str] = []
     for word in words:
         if not word.literal:
@@ -226,7 +231,7 @@ def _to_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def matches_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
+def is_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
     """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
     known."""
     if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
@@ -236,40 +241,48 @@ def matches_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], about: str
     return rule.args is None or (bool(args) and rule.args.is_found_in(to_searchable_json(args)))
 
 
-def find_protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
+def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
     """Return why the model may not write a file that the call would change; None if it may, or no file is changed."""
     if risk not in _CHANGES:
         return None
     if canonical_tool_name(call.name) in TOOLS:
         paths = [
-            value for name, value in iterate_leaves("", call.args) if is_path_name(name.rpartition(".")[2])
+            value
+            for name, value in iterate_named_strings("", call.args)
+            if is_path_name(name.rpartition(".")[2])
         ]
     else:  # which arguments of a server's tool are paths is unknown
         paths = [
-            text for text in _iterate_texts(call.args) if len(text) <= _LONGEST_PATH and "\n" not in text
+            text
+            for text in _iterate_keys_and_strings(call.args)
+            if len(text) <= _LONGEST_PATH and "\n" not in text
         ]
     return next((found for path in paths if (found := workspace.protected(path))), None)
 
 
-def _iterate_texts(value: object) -> Iterator[str]:
+def _iterate_keys_and_strings(value: object) -> Iterator[str]:
     """Yield every key and string in the arguments."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
-        yield from (text for item in cast(list[object], value) for text in _iterate_texts(item))
+        yield from (text for item in cast(list[object], value) for text in _iterate_keys_and_strings(item))
         if isinstance(value, dict):
             yield from (
-                text for item in cast(dict[str, object], value).values() for text in _iterate_texts(item)
+                text
+                for item in cast(dict[str, object], value).values()
+                for text in _iterate_keys_and_strings(item)
             )
 
 
-def is_naming_change(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:
+def is_rule_allowing_protected_change(
+    rule: Rule, call: CallView, about: str | None, protected: Protection
+) -> bool:
     """Return whether a user or admin rule allows this very change: by its path, or by a pattern that no longer
     matches once the name in the arguments is replaced."""
     if (
         rule.tier not in (USER, ADMIN)
         or rule.decision != "allow"
-        or not matches_non_shell_call(rule, call.args, about)
+        or not is_matching_non_shell_call(rule, call.args, about)
     ):
         return False
     if rule.target is not None:
@@ -280,16 +293,16 @@ def is_naming_change(rule: Rule, call: CallView, about: str | None, protected: P
     )
 
 
-def iterate_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
+def iterate_named_strings(name: str, value: object) -> Iterator[tuple[str, str]]:
     """Yield (dotted name, text) for every string in the arguments."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):
         for item in cast(list[object], value):
-            yield from iterate_leaves(name, item)
+            yield from iterate_named_strings(name, item)
     elif isinstance(value, dict):
         for key, item in cast(dict[str, object], value).items():
-            yield from iterate_leaves(f"{name}.{key}" if name else key, item)
+            yield from iterate_named_strings(f"{name}.{key}" if name else key, item)
 
 
 def is_path_name(name: str) -> bool:

@@ -64,7 +64,7 @@ def _reject_duplicates(what: str, names: Sequence[str]) -> None:
         raise ValueError(f"{what} {twice!r} stands there twice")
 
 
-def _to_pair(value: object) -> object:
+def _to_group_and_restriction(value: object) -> object:
     """Return `edit` and `[edit]` as `[edit, {}]`."""
     items = cast(list[object], value) if isinstance(value, list) else [value]
     return (items[0], dict[str, object]()) if len(items) == 1 else items
@@ -79,7 +79,7 @@ class _Mode(BaseModel, defer_build=True):
     when_to_use: str = Field("", alias="whenToUse")
     description: str = ""
     instructions: str = Field("", alias="customInstructions")
-    groups: list[Annotated[tuple[Group, _Restriction], BeforeValidator(_to_pair)]]
+    groups: list[Annotated[tuple[Group, _Restriction], BeforeValidator(_to_group_and_restriction)]]
 
     @field_validator("groups")
     @classmethod
@@ -90,7 +90,7 @@ class _Mode(BaseModel, defer_build=True):
         return groups
 
 
-class _File(BaseModel, defer_build=True):
+class _ModesFile(BaseModel, defer_build=True):
     modes: list[_Mode] = Field(default_factory=list[_Mode], alias="customModes")
 
     @field_validator("modes")
@@ -199,7 +199,7 @@ def _parse_modes(text: str) -> list[_Mode]:
             data = _strip_typographic_quotes(parsed())
             if data is not None and not isinstance(data, dict):
                 raise ValueError("expected a mapping with the key customModes")
-            return _File.model_validate({} if data is None else data).modes
+            return _ModesFile.model_validate({} if data is None else data).modes
         except (ValueError, RecursionError) as error:
             problems.append(error)
     raise problems[0]

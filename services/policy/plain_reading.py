@@ -16,14 +16,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.services.files.ignore import find_git_directory
+from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import is_private_name
 from interlock.services.policy.git import (
     is_inert_repository,
-    is_printing_texts,
-    is_showing_private,
+    is_printing_file_contents,
+    is_showing_private_file,
     is_tracking_nothing_private,
-    user_exclude_files,
+    user_git_exclude_files,
 )
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import (
@@ -94,14 +94,14 @@ _LARGEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class _SearchedAnyway:
+class _FilesSearchedAnyway:
     """The hidden and ignored files that ripgrep searches all the same: those named by globs, types and ignore files."""
 
     last: list[str]
     """The last parts of the globs; folders above don't matter."""
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Sequence[str]]) -> "_SearchedAnyway":
+    def from_options(cls, options: Mapping[str, Sequence[str]]) -> "_FilesSearchedAnyway":
         globs = [g for name in ("g", "glob") for g in options.get(name, ()) if not g.startswith("!")]
         types = {t for name in ("t", "type") for t in options.get(name, ())}
         return cls([*map(_last_glob_part, globs), *(["*"] if types - _TYPES else [])])
@@ -111,7 +111,7 @@ class _SearchedAnyway:
         for name in _IGNORE_FILES:
             self.add_unignored_patterns(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
         if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
-            self.add_unignored_patterns(find_git_directory(folder) / "info/exclude")
+            self.add_unignored_patterns(find_shared_git_directory(folder) / "info/exclude")
 
     def add_unignored_patterns(self, path: str | Path) -> None:
         with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
@@ -128,7 +128,7 @@ def _last_glob_part(glob: str) -> str:
     return "*" if set(last) & set("{[\\") else last
 
 
-def _is_passed_over(names: Sequence[str], pattern: Sequence[str]) -> bool:
+def _is_skipped_by_bash_glob(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Return whether bash passes over a path that Python finds: its patterns meet no dot at a name's beginning."""
     return any(name[0] == "." and part[0] != "." for name, part in zip(names, pattern, strict=True))
 
@@ -144,7 +144,7 @@ def _cd_target(command: ShellCommand) -> str | None:
     return None if target == "" or target.startswith("-") or climbs else target
 
 
-def resolve_inside(path: str, workspace: Workspace) -> Path | None:
+def resolve_readable_or_none(path: str, workspace: Workspace) -> Path | None:
     """Return the real path, or None if it is outside the workspace or kept from tools."""
     try:
         return workspace.readable(path)
@@ -171,7 +171,7 @@ class LineReading:
     def from_call(cls, call: CallView, line: ShellLine, workspace: Workspace) -> "LineReading":
         """Find out where a line may run, by the call's folder argument and at most one plain `cd`."""
         start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
-        own = start == "." or resolve_inside(start, workspace) == workspace.root
+        own = start == "." or resolve_readable_or_none(start, workspace) == workspace.root
         bases, clauses = [start], [] if own else [f"runs in {start!r}"]
         moves = [c for c in line.commands if c.words and program_name(c.words[0].text) in _MOVES]
         for command in moves:
@@ -185,9 +185,9 @@ class LineReading:
             if target is None or len(moves) > 1 or leads_further:
                 return cls(line, workspace, (), clauses[0], own)
             bases.append(posixpath.join(start, target))
-            if bases[-1] == "." or resolve_inside(bases[-1], workspace) == workspace.root:
+            if bases[-1] == "." or resolve_readable_or_none(bases[-1], workspace) == workspace.root:
                 clauses.pop()
-        inside = all(resolve_inside(base, workspace) is not None for base in bases)
+        inside = all(resolve_readable_or_none(base, workspace) is not None for base in bases)
         return cls(line, workspace, tuple(bases) if inside else (), next(iter(clauses), None), own)
 
     @property
@@ -195,7 +195,7 @@ class LineReading:
         """The folders that may be current; the workspace's own if they aren't known."""
         return self.bases or (".",)
 
-    def accept_paths(self, argv: Sequence[str]) -> "LineReading":
+    def with_accepted_paths(self, argv: Sequence[str]) -> "LineReading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
         reader = load_readers("reader").get(argv[0])
         parsed = (
@@ -225,16 +225,16 @@ class LineReading:
         if not command.words[0].literal or is_supplied_by_project(program, self):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
-        if not all(self.is_readable_path(word) for word in read):
+        if not all(self.is_word_readable_path(word) for word in read):
             return False
-        words = [*map(self._settle_pattern, command.words[1:])]
+        words = [*map(self._make_unmatched_pattern_literal, command.words[1:])]
         if program == "git":
             return self._is_plain_git(words)
         if program == "find":
             return self._is_plain_find(words)
         if program in _PRINTERS:
             return _has_bounded_output(program, words) and all(
-                not w.foreign or self.is_readable_path(w) for w in words
+                not w.foreign or self.is_word_readable_path(w) for w in words
             )
         reader = load_readers("reader").get(program)
         return reader is not None and self._is_plain_reader(program, reader, words)
@@ -244,51 +244,53 @@ class LineReading:
         if parsed is None:
             return False
         flags, operands = parsed
-        if reader.operands == "none":
-            return not operands
-        if reader.operands == "text":
-            return not any(w.foreign for w in operands)
-        if reader.operands == "format":
-            return all(w.literal and w.text.startswith("+") for w in operands)
-        if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
-            if not operands or not operands[0].literal:
-                return False
-            operands = operands[1:]
-        elif reader.operands == "lines":
-            if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
-                return False
-            operands = operands[1:]
-        if len(operands) > reader.most or not all(self.is_readable_path(word) for word in operands):
+        match reader.operands:
+            case "none":
+                return not operands
+            case "text":
+                return not any(w.foreign for w in operands)
+            case "format":
+                return all(w.literal and w.text.startswith("+") for w in operands)
+            case "pattern" if not flags.keys() & {"e", "files"}:
+                if not operands or not operands[0].literal:
+                    return False
+                operands = operands[1:]
+            case "lines":
+                if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
+                    return False
+                operands = operands[1:]
+            case _:
+                pass
+        if len(operands) > reader.most or not all(self.is_word_readable_path(word) for word in operands):
             return False
         recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
         searches = program in ("rg", "diff") or recurses
-        shown = _SearchedAnyway.from_options(flags) if program == "rg" else None
+        shown = _FilesSearchedAnyway.from_options(flags) if program == "rg" else None
         tops = [w.text for w in operands] or ["."]
         return not searches or self._is_searchable(tops, shown, follows=program == "diff")
 
-    def is_readable_path(self, word: Word) -> bool:
+    def is_word_readable_path(self, word: Word) -> bool:
         """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
         if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
             return True
-        if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing(word.text)):
-            return self._is_readable(word.text)
+        if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing_path(word.text)):
+            return self._is_path_text_readable(word.text)
         # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
         if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
         found = [*self._expand_pattern(word.text, hidden=word.literal)]
-        return 0 < len(found) < _MOST_MATCHES and all(map(self._is_readable, found))
+        return 0 < len(found) < _MOST_MATCHES and all(map(self._is_path_text_readable, found))
 
-    def _settle_pattern(self, word: Word) -> Word:
+    def _make_unmatched_pattern_literal(self, word: Word) -> Word:
         """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
         if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
             return word
         roots = (self.workspace.root / base for base in self.bases)
         return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
 
-    def _is_existing(self, path: str) -> bool:
+    def _is_existing_path(self, path: str) -> bool:
         """Return whether something of that very name is there: `app/[id]/page.tsx`."""
-        bases = self.bases
-        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in self.bases)  # noqa: PTH118 - texts of a line, many
 
     def _expand_pattern(self, pattern: str, *, hidden: bool) -> Iterator[str]:
         """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may
@@ -305,22 +307,24 @@ class LineReading:
                 names = match.relative_to(folder).parts
                 if count > _MOST_MATCHES or (names and names[0].startswith("-")):
                     yield ".."
-                elif hidden or not _is_passed_over(names, wanted):
+                elif hidden or not _is_skipped_by_bash_glob(names, wanted):
                     yield "/".join(names)
 
-    def _is_readable(self, path: str) -> bool:
+    def _is_path_text_readable(self, path: str) -> bool:
         if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
-        return all(resolve_inside(posixpath.join(base, path), self.workspace) for base in self.bases)
+        return all(
+            resolve_readable_or_none(posixpath.join(base, path), self.workspace) for base in self.bases
+        )
 
     def _is_searchable(
-        self, folders: Sequence[str], shown: "_SearchedAnyway | None", *, follows: bool
+        self, folders: Sequence[str], shown: "_FilesSearchedAnyway | None", *, follows: bool
     ) -> bool:
         """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
         program, which skips nothing. `follows`: it opens what a link leads to."""
         pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.bases for f in folders]
         if shown:
-            for file in user_exclude_files():
+            for file in user_git_exclude_files():
                 shown.add_unignored_patterns(file)
             for above in {a for top in pending for a in Path(top).parents}:
                 shown.add_ignore_files(str(above))
@@ -340,7 +344,7 @@ class LineReading:
                     if seen > _MOST_ENTRIES or is_private_name(entry.name):
                         return False
                     if entry.is_symlink():
-                        if follows and not self._is_readable(entry.path):
+                        if follows and not self._is_path_text_readable(entry.path):
                             return False
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
@@ -349,7 +353,7 @@ class LineReading:
                             return False
                     elif folder:
                         pending.append(entry.path)
-                    elif entry.stat().st_nlink > 1 and not self._is_readable(entry.path):
+                    elif entry.stat().st_nlink > 1 and not self._is_path_text_readable(entry.path):
                         return False  # a hard link to a private file
         return True
 
@@ -360,7 +364,7 @@ class LineReading:
         for word in remaining:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
-                known = self.is_readable_path(word)
+                known = self.is_word_readable_path(word)
             elif word.text in _FIND_VALUES:
                 known = next(remaining, None) is not None
             else:
@@ -383,9 +387,9 @@ class LineReading:
                 not operands if reader.operands == "none" else all(map(self._is_allowed_revision, operands))
             )
         ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
-        if not known or not all(map(self._is_readable, ranges)):
+        if not known or not all(map(self._is_path_text_readable, ranges)):
             return False
-        texts = is_printing_texts(words[0].text, [*options])
+        texts = is_printing_file_contents(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
         folders = [self.workspace.root / base for base in self.bases]
         plain = all(
@@ -393,7 +397,7 @@ class LineReading:
         )
         asked = [w.text for w in words]
         return plain and not (
-            texts and any(is_showing_private(f, asked, self._is_hidden_by_user) for f in folders)
+            texts and any(is_showing_private_file(f, asked, self._is_hidden_by_user) for f in folders)
         )
 
     def is_git_showing_private(self, command: ShellCommand) -> bool:
@@ -401,12 +405,16 @@ class LineReading:
         words = [w for w in command.words[1:] if w.text != "--no-pager"]
         reader = load_readers("git_reader").get(words[0].text) if words else None
         parsed = reader.parse_words(words[1:]) if reader is not None else None
-        if parsed is None or not command.literal or not is_printing_texts(words[0].text, [*parsed[0]]):
+        if (
+            parsed is None
+            or not command.literal
+            or not is_printing_file_contents(words[0].text, [*parsed[0]])
+        ):
             return False
         asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.bases]
-        return any(is_showing_private(folder, asked, self._is_hidden_by_user) for folder in folders)
+        return any(is_showing_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
 
-    def expand_word(self, word: Word) -> Sequence[str]:
+    def expand_pattern_word(self, word: Word) -> Sequence[str]:
         """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
         if word.literal or word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return (word.text,)
@@ -420,7 +428,7 @@ class LineReading:
         """Return whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(
-            self._is_readable(p) for p in parts if p.strip(".")
+            self._is_path_text_readable(p) for p in parts if p.strip(".")
         )
 
 

@@ -15,7 +15,7 @@ from interlock.services.policy.decision import (
     Explanation,
     PolicyDecision,
     Ruling,
-    limit_to_start,
+    limit_to_starting_verdict,
     rule_name,
     to_explanation,
 )
@@ -24,29 +24,29 @@ from interlock.services.policy.grants import (
     LOOSER,
     Table,
     call_target,
-    is_covered_by,
+    describe_saved_scope,
+    is_covered_by_session_rule,
     save_rules,
-    saved_scope_text,
     to_rule_tables,
     to_shell_grant,
 )
 from interlock.services.policy.matching import (
     add_plan_file_hint,
-    find_protection,
-    is_naming_change,
-    matches_non_shell_call,
+    find_protection_of_changed_file,
+    is_matching_non_shell_call,
+    is_rule_allowing_protected_change,
 )
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
     Scope,
+    all_tool_names,
     args_for_rules,
     canonical_tool_name,
     find_server,
     first_deciding_rule,
     is_liftable,
-    tool_names,
 )
 from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
@@ -72,7 +72,7 @@ _OPENING = frozenset({"web_fetch", "browser_action"})
 PRIVATE_RULE = "private address"
 
 
-async def ask_if_private(call: CallView, verdict: Verdict) -> Verdict:
+async def ask_if_host_is_private(call: CallView, verdict: Verdict) -> Verdict:
     """Return a verdict limited to ask, without an always-choice, if the call's host is private now.
 
     The tool checks the address again when it connects: one that turns private later wasn't approved.
@@ -139,7 +139,7 @@ class RulePolicy:
         verdict = self._apply_rules(call, risk, mode, session, annotations or {}).to_verdict()
         if self.at_start is None or verdict.decision == "deny":
             return verdict
-        return limit_to_start(verdict, self.at_start.check(call, risk, mode, session, annotations))
+        return limit_to_starting_verdict(verdict, self.at_start.check(call, risk, mode, session, annotations))
 
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
@@ -164,14 +164,14 @@ class RulePolicy:
         """Return the verdict limited to ask, once, if the call leads to a private address that no rule names."""
         if verdict.decision == "deny" or self.reach(call, risk, mode) == "any":
             return verdict
-        return await ask_if_private(call, verdict)
+        return await ask_if_host_is_private(call, verdict)
 
     def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Return which addresses a call may reach: all in yolo, and where a rule that somebody wrote names the
         host."""
         if self.at_start is not None and self.at_start.reach(call, risk, mode) != "any":
             return "approved"
-        if (mode := _deciding_mode(mode)) == "yolo":
+        if (mode := _mode_of_rules(mode)) == "yolo":
             return "any"
         about = call_target(call, risk, self._workspace) if risk == "network" else None
         rules = self.books.deciding.applicable_rules(call, risk, mode, {}) if about is not None else ()
@@ -187,7 +187,7 @@ class RulePolicy:
         )
         if not self.books.checking.rules or verdict.decision == "deny":
             return before
-        mode = _deciding_mode(mode)
+        mode = _mode_of_rules(mode)
         return before + await self._safety_checkers.ask_checkers(
             call, risk, mode, _parse_call_line(call), annotations
         )
@@ -232,13 +232,15 @@ class RulePolicy:
 
     def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
-        rule = self._narrow_unsaved(call, risk, choice, mode)
+        rule = self._to_narrow_session_rule(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
             return rule
-        return rule.model_copy(update={"saved": saved_scope_text(self._to_tables(risk, rule))})
+        return rule.model_copy(update={"saved": describe_saved_scope(self._to_tables(risk, rule))})
 
-    def _narrow_unsaved(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        mode = _deciding_mode(mode)
+    def _to_narrow_session_rule(
+        self, call: CallView, risk: Risk, choice: Choice, mode: str
+    ) -> SessionRule | None:
+        mode = _mode_of_rules(mode)
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
@@ -275,19 +277,19 @@ class RulePolicy:
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""
-        return self._for_origin(replace(self.books.scope, agent=name))
+        return self._with_scope(replace(self.books.scope, agent=name))
 
     def for_servers(self, servers: Iterable[str], annotations: Annotations = _no_annotations) -> "RulePolicy":
         """Return the same rules with these MCP servers connected."""
-        own = self._for_origin(replace(self.books.scope, servers=frozenset(servers)))
+        own = self._with_scope(replace(self.books.scope, servers=frozenset(servers)))
         own.annotations = annotations
         return own
 
-    def _for_origin(self, scope: Scope) -> "RulePolicy":
+    def _with_scope(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
-        own.books = self.books.for_origin(scope)
+        own.books = self.books.with_scope(scope)
         own.__dict__.pop("_safety_checkers", None)
-        own.at_start = self.at_start and self.at_start._for_origin(scope)
+        own.at_start = self.at_start and self.at_start._with_scope(scope)
         return own
 
     def _apply_rules(
@@ -298,7 +300,7 @@ class RulePolicy:
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
-        told, mode = _WORDS.get(mode, mode), _deciding_mode(mode)
+        told, mode = _WORDS.get(mode, mode), _mode_of_rules(mode)
         hints = add_plan_file_hint(hints, call, risk, mode, self._workspace)
         rules = self.books.deciding.applicable_rules(call, risk, mode, hints)
         if (line := _parse_call_line(call)) is not None:
@@ -307,39 +309,49 @@ class RulePolicy:
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
         about = call_target(call, risk, self._workspace) if has_targets else None
-        rule = first_deciding_rule(rules, lambda r: matches_non_shell_call(r, args_for_rules(call), about))
+        rule = first_deciding_rule(
+            rules, lambda r: is_matching_non_shell_call(r, args_for_rules(call), about)
+        )
         outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
-        protected = None if outcome.decision == "deny" else find_protection(call, risk, self._workspace)
-        named = protected is None or any(is_naming_change(r, call, about, protected) for r in rules)
+        protected = (
+            None
+            if outcome.decision == "deny"
+            else find_protection_of_changed_file(call, risk, self._workspace)
+        )
+        named = protected is None or any(
+            is_rule_allowing_protected_change(r, call, about, protected) for r in rules
+        )
         by_default = outcome.decision == "allow" or rule is None or rule.tier == SHIPPED
         if protected and not named and by_default:
             outcome = Ruling("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
         if outcome.decision == "ask" and is_liftable(outcome.rule):
-            lifted = self._find_covering_rule(call, risk, mode, session)
+            lifted = self._find_covering_session_rule(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)
         return PolicyDecision(call, risk, told, rules, outcome, about=about)
 
-    def _find_covering_rule(
+    def _find_covering_session_rule(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> SessionRule | None:
         if not session or (risk == "execute" and not self.books.scope.servers):
             return None
-        names, server = tool_names(call.name, {}), find_server(call.name, self.books.scope.servers)
+        names, server = all_tool_names(call.name, {}), find_server(call.name, self.books.scope.servers)
         about = (
             call_target(call, risk, self._workspace)
             if any(r.path and r.tool in names for r in session)
             else None
         )
         program = self.server_fingerprint(call.name)
-        return next((r for r in session if is_covered_by(r, names, about, mode, server, program)), None)
+        return next(
+            (r for r in session if is_covered_by_session_rule(r, names, about, mode, server, program)), None
+        )
 
 
 _WORDS = {**MODE_NAMES, EDITS_ONLY: "default, as only edits are allowed"}
 """How reasons name a mode that has another name."""
 
 
-def _deciding_mode(mode: str) -> str:
+def _mode_of_rules(mode: str) -> str:
     """Return the mode of rules that decides in a mode."""
     return "default" if mode == EDITS_ONLY else MODE_NAMES.get(mode, mode)
 

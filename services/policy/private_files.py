@@ -11,12 +11,12 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from interlock.services.files.protected import find_private_twin, fold_name, is_private_name
+from interlock.services.files.protected import find_private_hard_link, fold_name, is_private_name
 from interlock.services.policy.expansion import has_unknown_value, possible_paths
 from interlock.services.policy.git import is_tracking_nothing_private
-from interlock.services.policy.inline_scripts import find_fed_texts
+from interlock.services.policy.inline_scripts import find_texts_fed_to_commands
 from interlock.services.policy.plain_reading import LineReading
-from interlock.services.shell.commands import LANGUAGES, is_fed_instructions, known_program_name
+from interlock.services.shell.commands import LANGUAGES, is_running_its_input, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
 _SHOWS_NOTHING = to_name_set(
@@ -48,30 +48,35 @@ _UNHIDES = re.compile(r"-[A-Za-z]*[u.][A-Za-z.]*|--hidden|--unrestricted")
 _MOST_ENTRIES = 5_000
 
 
-def private_file_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def describe_shown_private_file(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause naming a private file that the command shows, or None."""
     words = command.words
     if not words:
         return None
     program = program_name(words[0].text) if words[0].literal else "cat"
     shown = next(
-        (path for path in _named_files(program, words[1:], reading) if _is_private_path(path, reading)), None
+        (
+            path
+            for path in _possible_shown_paths(program, words[1:], reading)
+            if _is_private_path(path, reading)
+        ),
+        None,
     )
     if (
         shown is None
         and program == "git"
-        and (_is_git_grep_of_private(words, reading) or reading.is_git_showing_private(command))
+        and (_is_git_grep_reading_private(words, reading) or reading.is_git_showing_private(command))
     ):
         return "shows a file of the history that tools may not read"
     if shown is None and known_program_name(program) in LANGUAGES:
-        texts = find_fed_texts(reading.line) if is_fed_instructions(words) else ()
+        texts = find_texts_fed_to_commands(reading.line) if is_running_its_input(words) else ()
         found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
-    shown = shown or _find_searched_private(program, words[1:], reading)
+    shown = shown or _find_private_file_in_search(program, words[1:], reading)
     return f"shows {shown!r}, which tools may not read" if shown else None
 
 
-def _named_files(program: str, words: Sequence[Word], reading: LineReading) -> Iterator[str]:
+def _possible_shown_paths(program: str, words: Sequence[Word], reading: LineReading) -> Iterator[str]:
     """Yield what the arguments name as files to be shown."""
     if program in _SHOWS_NOTHING or (program == "find" and _FINDS.isdisjoint(w.text for w in words)):
         return
@@ -85,11 +90,11 @@ def _named_files(program: str, words: Sequence[Word], reading: LineReading) -> I
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in (word.text,) if word.literal else dict.fromkeys(_possible_texts(word, reading)):
+        for text in (word.text,) if word.literal else dict.fromkeys(_possible_values(word, reading)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
 
 
-def _word_alternatives(word: Word) -> Iterator[str]:
+def _private_names_in_word(word: Word) -> Iterator[str]:
     """Yield what else a word may stand for that isn't known: names in a substitution, in braces, or behind `.*`."""
     if word.literal:
         return
@@ -103,14 +108,18 @@ def _word_alternatives(word: Word) -> Iterator[str]:
             yield ".env"
 
 
-def _possible_texts(word: Word, reading: LineReading) -> Iterator[str]:
+def _possible_values(word: Word, reading: LineReading) -> Iterator[str]:
     """Yield what a word that isn't known may stand for."""
-    yield from (*reading.expand_word(word), *possible_paths(word, reading), *_word_alternatives(word))
+    yield from (
+        *reading.expand_pattern_word(word),
+        *possible_paths(word, reading),
+        *_private_names_in_word(word),
+    )
     if has_unknown_value(word, reading):
         yield from _private_names_in_line(reading)
 
 
-def unread_private_clause(reading: LineReading) -> str | None:
+def describe_private_name_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a private name in a line that isn't parsed to its end."""
     found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
     return f"may show {found[1]!r}, which tools may not read" if found else None
@@ -140,22 +149,24 @@ def _is_private_file(text: str, reading: LineReading) -> bool:
         return True
     inside = real.is_relative_to(root)
     return inside and (
-        reading.workspace.ignored(real, git=False) or find_private_twin(real, root) is not None
+        reading.workspace.ignored(real, git=False) or find_private_hard_link(real, root) is not None
     )
 
 
-def _is_git_grep_of_private(words: Sequence[Word], reading: LineReading) -> bool:
+def _is_git_grep_reading_private(words: Sequence[Word], reading: LineReading) -> bool:
     """Return whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
     given = [w.text for w in words[1:]]
     if given[:1] != ["grep"] or "--" in given:
         return False
     if {"--untracked", "--no-index"} & {*given}:
-        return _find_searched_private("grep", [literal_word("-r"), literal_word("x")], reading) is not None
+        return (
+            _find_private_file_in_search("grep", [literal_word("-r"), literal_word("x")], reading) is not None
+        )
     folders = (reading.workspace.root / base for base in reading.bases)
     return not all(is_tracking_nothing_private(folder, texts=True, compared=0) for folder in folders)
 
 
-def _find_searched_private(program: str, words: Sequence[Word], reading: LineReading) -> str | None:
+def _find_private_file_in_search(program: str, words: Sequence[Word], reading: LineReading) -> str | None:
     """Return a private file in the folders that a search goes through, which leaves no hidden file out."""
     options = [w.text for w in words if w.text.startswith("-")]
     every = (program in ("grep", "egrep", "fgrep") and any(map(_RECURSES.fullmatch, options))) or (

@@ -75,47 +75,47 @@ def resolve_command(command: ShellCommand, folders: Sequence[str]) -> ResolvedCo
     words, assigns = command.words, command.assigns
     if not words or not words[0].literal or not words[0].text:
         return ResolvedCommand((), "")
-    own = _plain_words(words, folders)
+    own = _with_plain_program_name(words, folders)
     name = own[0].text
     row = _load_programs().get(name)
     if row is None:
-        return ResolvedCommand(_command_unless_written(own, words), name)
+        return ResolvedCommand(_commands_if_spelled_otherwise(own, words), name)
     given = any(a.startswith(tuple(row.variables)) for a in assigns) if row.variables else False
-    odd = given or any(_is_unclear(row, word) for word in own[1:])
-    at, sure = _skip_options(row, own)
+    odd = given or any(_is_word_unclear(row, word) for word in own[1:])
+    at, sure = _find_first_operand(row, own)
     if not (row.known or row.same):  # its operands are targets or scripts
         plain = [(own[0], *own[1:])] + ([(own[0], *own[at:])] if sure and at > 1 else [])
         return ResolvedCommand(
-            [c for one in plain for c in _command_unless_written(one, words)], row.name, odd
+            [c for one in plain for c in _commands_if_spelled_otherwise(one, words)], row.name, odd
         )
     if at >= len(own):
-        return ResolvedCommand(_command_unless_written(own, words), row.name, odd or not sure)
+        return ResolvedCommand(_commands_if_spelled_otherwise(own, words), row.name, odd or not sure)
     found, known = _match_subcommand(row, own[at:])
     each = [(literal_word(row.name), *literals, *own[at + size :]) for literals, size in found]
     return ResolvedCommand(
-        [c for one in each for c in _command_unless_written(one, words)],
+        [c for one in each for c in _commands_if_spelled_otherwise(one, words)],
         row.name,
         odd or not known or not sure or len(found) > 1,
     )
 
 
-def _command_unless_written(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
+def _commands_if_spelled_otherwise(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return the words as a command, unless they are what was written."""
     if [w.text for w in words] == [w.text for w in written]:
         return ()
     return (ShellCommand(" ".join(w.text for w in words), tuple(words)),)
 
 
-def _is_unclear(row: Program, word: Word) -> bool:
+def _is_word_unclear(row: Program, word: Word) -> bool:
     return word.text in row.unclear or word.text.partition("=")[0] in row.unclear
 
 
-def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
+def _with_plain_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
     """Return the words with the program's plain name: `git push` for `/usr/lib/git-core/git-push`."""
-    name = _real_name(words[0].text, folders)
+    name = _program_name_behind_link(words[0].text, folders)
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
-        return _plain_words((literal_word(module), *words[3:]), ())
+        return _with_plain_program_name((literal_word(module), *words[3:]), ())
     for row in _programs_with_beginning():
         sub = name.removeprefix(row.beginning)
         if sub != name and (sub in row.known or sub in row.same or not row.known):
@@ -124,7 +124,7 @@ def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word,
     return (literal_word(found.name if found else name), *words[1:])
 
 
-def _real_name(program: str, folders: Sequence[str]) -> str:
+def _program_name_behind_link(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
     name = _RELEASE.sub("", program_name(program))
     if any(name.startswith(row.beginning) for row in _programs_with_beginning()):
@@ -134,7 +134,7 @@ def _real_name(program: str, folders: Sequence[str]) -> str:
     return next((real for real in links if real not in _SEVERAL), name)
 
 
-def _script_words(words: Sequence[Word]) -> Sequence[Word]:
+def _words_from_script_on(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
     if known_program_name(words[0].text) not in _INTERPRETERS and words[0].text != "py":
         return ()
@@ -142,7 +142,7 @@ def _script_words(words: Sequence[Word]) -> Sequence[Word]:
     return words[at:] if at and words[at].literal and words[at].text else ()
 
 
-def _skip_options(row: Program, words: Sequence[Word]) -> tuple[int, bool]:
+def _find_first_operand(row: Program, words: Sequence[Word]) -> tuple[int, bool]:
     """Return the place of the first operand, and whether every option in front of it is known."""
     at, sure = 1, True
     while at < len(words):
@@ -192,7 +192,7 @@ def prefix_spellings(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     return (prefix, *(c.argv for c in found.commands)) if not found.unclear else (prefix,)
 
 
-def is_naming_program(texts: Sequence[str], program: str) -> bool:
+def is_program_named_in(texts: Sequence[str], program: str) -> bool:
     """Return whether a rule's prefix, or its pattern's text, names a program by any of its names."""
     row = _load_programs().get(program)
     names = {program, *((row.name, *row.also.split()) if row else ())}
@@ -200,7 +200,7 @@ def is_naming_program(texts: Sequence[str], program: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def equal_options(prefix: tuple[str, ...]) -> Mapping[str, str]:
+def option_synonyms(prefix: tuple[str, ...]) -> Mapping[str, str]:
     """Return the options that do the same as another, for the command that a rule's prefix names."""
     table: Mapping[str, Mapping[str, str]] = load_command_table()["equal"]
     named = (table[name] for name in (" ".join(prefix[:2]), prefix[0]) if name in table)
@@ -221,7 +221,7 @@ def is_valueless_flag(program: str, option: str) -> bool:
 def plain_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
     yield from resolve_command(command, folders).commands
-    if command.words and (script := _script_words(command.words)):
+    if command.words and (script := _words_from_script_on(command.words)):
         inner = ShellCommand(" ".join(w.text for w in script), tuple(script))
         yield from (inner, *resolve_command(inner, folders).commands)
 
@@ -252,7 +252,7 @@ def _find_on_path(name: str, path: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def names_of_copies(
+def commands_with_original_names(
     command: ShellCommand, programs: Mapping[str, str], folders: Sequence[str]
 ) -> Iterator[ShellCommand]:
     """Yield the command by the names of restricted programs of which a file that it runs is a copy."""
@@ -261,12 +261,14 @@ def names_of_copies(
             continue
         for name, file in programs.items():
             places = [os.path.join(folder, word.text) for folder in folders]  # noqa: PTH118 - texts of a line
-            if program_name(word.text) != name and any(_is_same_file(place, file) for place in places):
+            if program_name(word.text) != name and any(
+                _is_same_file_or_copy(place, file) for place in places
+            ):
                 words = (literal_word(name), *command.words[at + 1 :])
                 yield ShellCommand(" ".join(w.text for w in words), words)
 
 
-def copied_program_clause(
+def describe_copied_program(
     command: ShellCommand, programs: Mapping[str, str], reading: LineReading
 ) -> str | None:
     """Return a clause about a restricted program of which the command makes a copy of another name, or None."""
@@ -283,9 +285,9 @@ def copied_program_clause(
     folders = [str(reading.workspace.root / base) for base in reading.likely_bases]
     operands = [word for word in command.words[1:_MOST_WORDS] if not word.text.startswith("-")]
     for name, file in programs.items():
-        if program in _PLACES and operands and _has_same_name(operands[-1].text, name, folders):
+        if program in _PLACES and operands and _is_copied_under_same_name(operands[-1].text, name, folders):
             continue
-        looked_up = _lookup_pattern(name)
+        looked_up = _program_lookup_pattern(name)
         for word in operands:
             if not word.literal and looked_up.search(reading.line.text):
                 return f"copies {name!r}, which a rule is about, to another name"
@@ -295,13 +297,14 @@ def copied_program_clause(
                 for part in (text, text.partition("=")[2])
                 if part
             ]
-            if any(_is_same_file(os.path.join(folder, text), file) for text in texts for folder in folders):  # noqa: PTH118 - as above
+            places = (os.path.join(folder, text) for text in texts for folder in folders)  # noqa: PTH118 - as above
+            if any(_is_same_file_or_copy(place, file) for place in places):
                 return f"copies {name!r}, which a rule is about, to another name"
     return None
 
 
 @lru_cache(maxsize=64)
-def _lookup_pattern(name: str) -> re.Pattern[str]:
+def _program_lookup_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern that matches how a line finds out where a program is."""
     each = re.escape(name)
     return re.compile(
@@ -310,12 +313,12 @@ def _lookup_pattern(name: str) -> re.Pattern[str]:
     )
 
 
-def _has_same_name(place: str, name: str, folders: Sequence[str]) -> bool:
+def _is_copied_under_same_name(place: str, name: str, folders: Sequence[str]) -> bool:
     is_folder = any(os.path.isdir(os.path.join(folder, place)) for folder in folders)  # noqa: PTH112, PTH118 - as above
     return program_name(place) == name or is_folder
 
 
-def _is_same_file(path: str, file: str) -> bool:
+def _is_same_file_or_copy(path: str, file: str) -> bool:
     """Return whether two files are one, or have the same content."""
     try:
         own, other = os.stat(path), os.stat(file)  # noqa: PTH116 - as above

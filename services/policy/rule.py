@@ -42,19 +42,19 @@ class Pattern:
     _ranges: Sequence[tuple[bytes, bytes]]
     """Ranges that contain every text beginning with a match."""
 
-    def is_matching_start(self, text: str) -> bool:
+    def is_matching_beginning(self, text: str) -> bool:
         text = replace_surrogates(text)
         begun = text.encode()
         # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
         possible = any(least <= begun <= most for least, most in self._ranges)
         return possible and self._match(text) is not None
 
-    def can_start(self, known: str) -> bool:
+    def can_match_continuation(self, known: str) -> bool:
         """Return whether a text beginning with `known` might begin with a match: False only if provably impossible."""
         begun = replace_surrogates(known).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
-    def has_lead(self, text: str) -> bool:
+    def is_always_starting_with(self, text: str) -> bool:
         """Return whether everything it matches begins with this text."""
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
@@ -93,10 +93,10 @@ def compile_pattern(text: str) -> Pattern:
         ) from None
     choice = _CHOICE.match(text)
     ways = [f"{choice[1]}({way}){text[choice.end() :]}" for way in choice[2].split("|")] if choice else [text]
-    return Pattern(text, compiled.match, compiled.search, [_match_range(way) for way in ways])
+    return Pattern(text, compiled.match, compiled.search, [_matched_text_range(way) for way in ways])
 
 
-def _match_range(text: str) -> tuple[bytes, bytes]:
+def _matched_text_range(text: str) -> tuple[bytes, bytes]:
     """Return the range of texts that begin with a match, including what follows it: a final `\\B` depends on that."""
     module, options = _load_engine()
     if "\\Q" in text:  # what looks like an escape may be text
@@ -264,7 +264,7 @@ def called_agent(tool: str, args: Mapping[str, JsonValue]) -> str | None:
     return INVESTIGATOR if tool == INVESTIGATOR else None
 
 
-def tool_names(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
+def all_tool_names(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
     """Return the names by which a call can be denied, asked about or hooked."""
     own = canonical_tool_name(tool)
     aliases = {alias for alias, name in ALIASES.items() if name == own}
@@ -315,7 +315,10 @@ class RuleBook:
     def _select_rules(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
-        own, every = frozenset({call.name, canonical_tool_name(call.name)}), tool_names(call.name, call.args)
+        own, every = (
+            frozenset({call.name, canonical_tool_name(call.name)}),
+            all_tool_names(call.name, call.args),
+        )
         # A rule against an agent by name in the arguments also restricts the tool that starts only it.
         agent = called_agent(call.name, call.args)
         agents = every | {_AGENT} if agent is not None else every

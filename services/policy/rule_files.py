@@ -17,14 +17,15 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from interlock.services.config.settings import FOLDERS, project_paths
-from interlock.services.files.stamps import real_path, record_look
+from interlock.services.config.settings import FOLDERS, project_settings_paths
+from interlock.services.files.stamps import real_path, record_read
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
     SHIPPED,
     USER,
     WORKSPACE,
+    Checker,
     Pattern,
     PatternError,
     Rule,
@@ -117,7 +118,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     try:
         fields = RuleFields.model_validate(_convert_saved_table(table, source))
     except ValidationError as error:
-        raise ValueError(first_error_message(error, RuleFields)) from None
+        raise ValueError(_first_error_message(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
@@ -127,10 +128,10 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         tier=tier,
         priority=fields.priority,
         modes=frozenset(fields.modes),
-        prefixes=tuple(split_command("commandPrefix", p) for p in fields.commandPrefix or ()),
-        granted=tuple(split_command("command", c) for c in fields.command or ()),
+        prefixes=tuple(split_command_words("commandPrefix", p) for p in fields.commandPrefix or ()),
+        granted=tuple(split_command_words("command", c) for c in fields.command or ()),
         line=fields.line,
-        saved=_is_saved(table, source),
+        saved=_is_saved_grant(table, source),
         reading=fields.plainReading or False,
         command=_compile_field("commandRegex", fields.commandRegex),
         args=_compile_field("argsPattern", fields.argsPattern),
@@ -154,7 +155,7 @@ def _convert_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, 
     A prefix is a grant for these words: nobody wrote a prefix. A server's name alone covers nothing any more, as any
     program could have it: the tool is asked about once more.
     """
-    if not _is_saved(table, source):
+    if not _is_saved_grant(table, source):
         return table
     if "mcpName" in table and "mcpFingerprint" not in table:
         return {**table, "mcpFingerprint": _UNKNOWN}
@@ -162,7 +163,7 @@ def _convert_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, 
     return {**rest, "command": table["commandPrefix"]} if "commandPrefix" in table else table
 
 
-def _is_saved(table: Mapping[str, Any], source: str) -> bool:
+def _is_saved_grant(table: Mapping[str, Any], source: str) -> bool:
     own = os.path.basename(source.rpartition(":")[0] or source) == SAVED_FILE  # noqa: PTH119
     return own and table.get("priority") == SAVED_PRIORITY and table.get("decision") == "allow"
 
@@ -173,7 +174,7 @@ def _qualify_tool_name(tool: str, server: str | None) -> str:
     return canonical_tool_name(tool) if server is None or plain else mcp_tool_name(server, tool)
 
 
-def split_command(field: str, text: str) -> tuple[str, ...]:
+def split_command_words(field: str, text: str) -> tuple[str, ...]:
     """Return the words of a command, or its leading ones, as bash splits them. Raise `ValueError`."""
     try:
         split = tuple(shlex.split(text))
@@ -192,7 +193,7 @@ def _compile_field(field: str, text: str | None) -> Pattern | None:
         raise ValueError(f"{field}: {error}") from None
 
 
-def first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
+def _first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
     """Return the first error, naming the field."""
     place, message = first_validation_error(error)
     message = message.removeprefix("Value error, ")
@@ -201,7 +202,61 @@ def first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
     return f"{place}: {message}" if place else message
 
 
-def stand_in_rule(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+# ---- a safety checker
+
+_TIME_LIMIT_S = 5.0
+"""Default time-out of an external checker in seconds (gemini-cli)."""
+
+
+class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
+    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    required_context: list[str] = Field(default_factory=list[str])
+
+
+class _InProcess(_Configured):
+    type: Literal["in-process"]
+    name: Literal["allowed-path"]
+
+
+class _External(_Configured):
+    type: Literal["external"]
+    command: str = Field(pattern=r"\S")
+    """A bash command line."""
+    name: str = ""
+    timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
+    """In seconds."""
+
+
+class _CheckerFields(BaseModel, defer_build=True):
+    checker: Annotated[_InProcess | _External, Field(discriminator="type")]
+
+
+def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
+    if "decision" in table:
+        raise ValueError("a safety checker has no decision: what it says is the decision")
+    entries = {**table}
+    if not isinstance(described := entries.pop("checker", None), dict):
+        raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
+    try:
+        fields = _CheckerFields.model_validate({"checker": described}).checker
+    except ValidationError as error:
+        raise ValueError(_first_error_message(error, _CheckerFields)) from None
+    rule = to_rule({**entries, "decision": "ask"}, source, tier)
+    if isinstance(fields, _External):
+        name = fields.name or fields.command.split()[0]
+        checker = Checker(name, fields.config, fields.command, fields.timeout)
+    else:
+        known = ("included_args", "excluded_args")
+        for key, value in fields.config.items():
+            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
+            if not all(isinstance(n, str) for n in names):
+                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
+        checker = Checker(fields.name, fields.config)
+    return replace(rule, checker=checker)
+
+
+def make_asking_stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
     """Return a rule that asks in place of an unusable one, which may have been meant to deny."""
     return Rule(
         source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
@@ -244,7 +299,7 @@ class RulePlaces:
 
 def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
     """Return rule files with their tiers. An unreadable folder is listed itself: reading it then reports why."""
-    own = project_paths(places.root, places.home, _RULES) if places.trusted else []
+    own = project_settings_paths(places.root, places.home, _RULES) if places.trusted else []
     tiers: tuple[tuple[int, Iterable[Path]], ...] = (
         (EXTENSION, _extension_rule_folders(places.home)),
         (WORKSPACE, own),
@@ -255,9 +310,13 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
     return [*found, *((file, USER) for file in places.named)]
 
 
-def list_workspace_files(root: Path, home: Path) -> list[Path]:
+def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
     """Return the workspace's rule files, which apply if it is trusted."""
-    return [file for folder in project_paths(root, home, _RULES) for file in _list_entries(folder, _SUFFIX)]
+    return [
+        file
+        for folder in project_settings_paths(root, home, _RULES)
+        for file in _list_entries(folder, _SUFFIX)
+    ]
 
 
 def user_rule_folder(home: Path) -> Path:
@@ -268,13 +327,13 @@ def user_rule_folder(home: Path) -> Path:
 def _extension_rule_folders(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
         for extension in _list_entries(home / name / "extensions", ""):
-            record_look(extension)
+            record_read(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
 def _list_entries(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
-    record_look(folder, "entries")
+    record_read(folder, "entries")
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -301,7 +360,7 @@ def read_rule_file(path: Path, tier: int) -> str:
     A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
     what is allowed. Trusting a workspace includes trusting everyone who can write to it.
     """
-    record_look(path)
+    record_read(path)
     try:
         handle = os.open(path, _READABLE)
         with open(handle, "rb") as file:  # noqa: PTH123 - the file that is checked is the one that is read
@@ -310,7 +369,7 @@ def read_rule_file(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _reject_writable_by_others(found, tier, "it")
-                record_look(folder := real_path(path).parent)
+                record_read(folder := real_path(path).parent)
                 _reject_writable_by_others(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
@@ -450,17 +509,19 @@ def load_shipped_rules() -> tuple[Rule, ...]:
 def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     if file.text is None:
         problem = RuleProblem(f"{file.path}:1", file.error, "everything of its tier and below asks")
-        return [stand_in_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
+        return [make_asking_stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     for chunk in _split_tables(file.text):
         source = f"{file.path}:{chunk.line}"
         try:
-            rules.append(_to_rule(chunk, source, file.tier))
+            rules.append(_table_to_rule(chunk, source, file.tier))
         except ValueError as error:
             problems.append(RuleProblem(source, str(error), _NO_ALLOW))
             if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
-                rules.append(stand_in_rule(source, file.tier, _tools_of_unusable(chunk.table), str(error)))
+                rules.append(
+                    make_asking_stand_in(source, file.tier, _tools_of_unusable_rule(chunk.table), str(error))
+                )
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if file.tier != EXTENSION:
         return usable, problems
@@ -470,19 +531,17 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     return [r for r in usable if r not in left_out], problems
 
 
-def _to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
+def _table_to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
-        from interlock.services.policy.safety_checkers import to_checker  # deferred: few rule files have any
-
-        return to_checker(chunk.table, source, tier)
+        return _to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":
         raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
     return to_rule(chunk.table, source, tier)
 
 
-def _tools_of_unusable(table: Mapping[str, Any]) -> tuple[str, ...]:
+def _tools_of_unusable_rule(table: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tools that an unusable rule may be about."""
     value: object = table.get("toolName")
     names = cast(list[object], value) if isinstance(value, list) else [value]

@@ -2,79 +2,25 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import Literal, cast
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from interlock.services.policy.decision import rule_name
 from interlock.services.policy.matching import (
     Match,
+    is_matching_non_shell_call,
     is_path_name,
-    iterate_leaves,
-    match_restriction,
-    matches_non_shell_call,
+    iterate_named_strings,
+    match_restricting_rule,
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
-from interlock.services.policy.rule_files import first_error_message, to_rule
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
 from interlock.state.tooling import Ended, Processes
 from interlock.state.workspace import PathRefused, Workspace
-
-_TIME_LIMIT_S = 5.0
-"""Default time-out of an external checker in seconds (gemini-cli)."""
-
-
-class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
-    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    required_context: list[str] = Field(default_factory=list[str])
-
-
-class _InProcess(_Configured):
-    type: Literal["in-process"]
-    name: Literal["allowed-path"]
-
-
-class _External(_Configured):
-    type: Literal["external"]
-    command: str = Field(pattern=r"\S")
-    """A bash command line."""
-    name: str = ""
-    timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
-    """In seconds."""
-
-
-class _CheckerFields(BaseModel, defer_build=True):
-    checker: Annotated[_InProcess | _External, Field(discriminator="type")]
-
-
-def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
-    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
-    if "decision" in table:
-        raise ValueError("a safety checker has no decision: what it says is the decision")
-    entries = {**table}
-    if not isinstance(described := entries.pop("checker", None), dict):
-        raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
-    try:
-        fields = _CheckerFields.model_validate({"checker": described}).checker
-    except ValidationError as error:
-        raise ValueError(first_error_message(error, _CheckerFields)) from None
-    rule = to_rule({**entries, "decision": "ask"}, source, tier)
-    if isinstance(fields, _External):
-        name = fields.name or fields.command.split()[0]
-        checker = Checker(name, fields.config, fields.command, fields.timeout)
-    else:
-        known = ("included_args", "excluded_args")
-        for key, value in fields.config.items():
-            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
-            if not all(isinstance(n, str) for n in names):
-                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
-        checker = Checker(fields.name, fields.config)
-    return replace(rule, checker=checker)
-
 
 _PROTOCOL = "1.0.0"
 _LONGEST = 20_000
@@ -120,8 +66,10 @@ def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -
 def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
-        why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
-        return "ask", why
+        return (
+            "ask",
+            f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown.",
+        )
     if ended.how != "exited":
         took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
         raise ValueError(f"it was ended ({ended.how}{took})")
@@ -152,7 +100,7 @@ def _path_arguments(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tu
     """Yield (argument, value) for arguments that are paths by name, also in lists and objects."""
     included = cast(list[str], checker.config.get("included_args", []))
     excluded = cast(list[str], checker.config.get("excluded_args", []))
-    for name, value in iterate_leaves("", args):
+    for name, value in iterate_named_strings("", args):
         word = name.rpartition(".")[2]
         if word in excluded or name in excluded:
             continue
@@ -175,7 +123,7 @@ class SafetyCheckers:
     ) -> list[CheckerAnswer]:
         """Return the checkers' answers for a call; `line` is set for shell calls."""
         about = self._book.applicable_rules(call, risk, mode, hints)
-        wanted = [r for r in about if _is_concerned(r, call, line)]
+        wanted = [r for r in about if _is_checker_applicable(r, call, line)]
         if not wanted:
             return []
         key = (call.id, call.name, mode, to_searchable_json(call.args))
@@ -222,11 +170,11 @@ class SafetyCheckers:
             return "deny", f"The safety checker {checker.name} failed: {error}."
 
 
-def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
+def _is_checker_applicable(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
     """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return matches_non_shell_call(rule, call.args, None)
+        return is_matching_non_shell_call(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
-    return any(match_restriction(rule, command, call.args) is not Match.NO for command in commands)
+    return any(match_restricting_rule(rule, command, call.args) is not Match.NO for command in commands)

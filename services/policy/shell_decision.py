@@ -11,45 +11,57 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from interlock.services.policy.changed_files import (
-    changed_file_clause,
-    join_line_path,
-    possible_places,
-    redirection_paths,
-    unread_change_clause,
+    describe_change_in_unparsed_line,
+    describe_trusted_file_change,
+    join_unless_absolute,
+    possible_locations,
+    possible_redirection_paths,
 )
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.grant_coverage import (
     are_nonliteral_words_path_globs,
-    find_row,
+    find_grant_row,
     is_reading_command,
     is_reading_program,
 )
-from interlock.services.policy.grants import find_covering_grant, is_granted
-from interlock.services.policy.inline_scripts import find_fed_commands, find_fed_texts, is_running_text
-from interlock.services.policy.matching import Match, is_allowing, is_matching_past_options, match_restriction
+from interlock.services.policy.grants import find_covering_grant, is_command_granted
+from interlock.services.policy.inline_scripts import (
+    find_commands_in_fed_texts,
+    find_texts_fed_to_commands,
+    is_running_text_of_line,
+)
+from interlock.services.policy.matching import (
+    Match,
+    is_matching_past_options,
+    is_rule_allowing_command,
+    match_restricting_rule,
+)
 from interlock.services.policy.plain_reading import LineReading, is_supplied_by_project
-from interlock.services.policy.private_files import private_file_clause, unread_private_clause
+from interlock.services.policy.private_files import (
+    describe_private_name_in_unparsed_line,
+    describe_shown_private_file,
+)
 from interlock.services.policy.programs import (
-    copied_program_clause,
+    commands_with_original_names,
+    describe_copied_program,
     find_restricted_programs,
-    is_naming_program,
-    names_of_copies,
+    is_program_named_in,
 )
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
 from interlock.services.policy.task_runners import (
     ANYTHING,
     can_run_arguments,
-    inner_danger,
+    find_inner_danger,
+    plain_target_commands,
     sets_unsafe_variables,
     split_by_target,
-    target_spellings,
     unresolved_programs,
 )
-from interlock.services.policy.unpacked_files import UNSEEN_PATCH, patched_file_clause
+from interlock.services.policy.unpacked_files import UNSEEN_PATCH, describe_patched_trusted_file
 from interlock.services.shell.commands import SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
-from interlock.services.shell.parse import find_commands
+from interlock.services.shell.parse import commands_run_by_words
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -99,7 +111,7 @@ def decide_line(
     wrappers = (c for c in line.commands if c.transparent)
     spelled = check.other_spellings() if check.has_restrictions else ()
     for command in dict.fromkeys(
-        chain(wrappers, find_fed_commands(line), spelled, [ShellCommand(line.text, ())])
+        chain(wrappers, find_commands_in_fed_texts(line), spelled, [ShellCommand(line.text, ())])
     ):
         if (outcome := check.find_refusal(command)) is not None:
             parts.append(PartRuling(command, outcome))
@@ -142,23 +154,27 @@ class _LineCheck:
     def other_spellings(self) -> Iterator[ShellCommand]:
         """Yield what each command may be besides, by its spelling or as a copy of a program."""
         fed, folders = (
-            find_fed_commands(self.reading.line),
+            find_commands_in_fed_texts(self.reading.line),
             self.folder_paths or [str(self.reading.workspace.root)],
         )
         every = (*self.reading.line.commands, *fed)
-        copied = [one for command in every for one in names_of_copies(command, self.restricted, folders)]
+        copied = [
+            one
+            for command in every
+            for one in commands_with_original_names(command, self.restricted, folders)
+        ]
         for one in (*self.reading.line.effective, *fed, *copied):
-            yield from target_spellings(one, self.folder_paths)
+            yield from plain_target_commands(one, self.folder_paths)
         yield from copied
 
     def ask_about_copies(self) -> Iterator[PartRuling]:
         """Yield a question for each command that copies a program which a rule denies or asks about."""
         for command in (
-            (*self.reading.line.commands, *find_fed_commands(self.reading.line))
+            (*self.reading.line.commands, *find_commands_in_fed_texts(self.reading.line))
             if self.has_restrictions
             else ()
         ):
-            if clause := copied_program_clause(command, self.restricted, self.reading):
+            if clause := describe_copied_program(command, self.restricted, self.reading):
                 yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
     def judge_command(self, command: ShellCommand, plain: bool) -> Ruling:
@@ -167,60 +183,65 @@ class _LineCheck:
             rule = find_covering_grant(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
         if outcome.decision == "allow" and self.mode == "yolo":
-            return self._ask_if_private(command, self._ask_if_written(command, outcome))
+            return self._ask_if_showing_private_file(
+                command, self._ask_if_changing_trusted_file(command, outcome)
+            )
         if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.reading.elsewhere
-        whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
+        whole = (command.sets or away or command.sources or None) is not None and self._is_line_granted()
         named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
-        danger = danger or inner_danger(command)
+        danger = danger or find_inner_danger(command)
         if danger and not (exact and not command.assigns):
             return outcome.lower_to_ask("danger", danger)
         if command.opaque and not (command.sources and whole):
             return outcome.lower_to_ask("opaque", command.opaque)
-        if not (plain or exact) and (touched := self._protected_argument_clause(command)):
+        if not (plain or exact) and (touched := self._describe_changed_argument(command)):
             return outcome.lower_to_ask("danger", touched)
         here = plain or (whole and self.reading.own and self.reading.bases)
         if away is not None and not here and not self._is_valid_elsewhere(command, outcome):
             return outcome.lower_to_ask("elsewhere", away)
         return outcome
 
-    def _ask_if_written(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+    def _ask_if_changing_trusted_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what changes a file that the program trusts."""
         if outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        patched = patched_file_clause(command, self.reading)
-        clause = changed_file_clause(command, self.reading) or (patched if patched != UNSEEN_PATCH else None)
+        patched = describe_patched_trusted_file(command, self.reading)
+        clause = describe_trusted_file_change(command, self.reading) or (
+            patched if patched != UNSEEN_PATCH else None
+        )
         return outcome.lower_to_ask("danger", clause) if clause else outcome
 
-    def _ask_if_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+    def _ask_if_showing_private_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what shows a private file, unless somebody granted this."""
         if outcome.decision != "allow" or outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        clause = private_file_clause(command, self.reading)
+        clause = describe_shown_private_file(command, self.reading)
         granted = clause and (
-            self._is_granted() or find_covering_grant(self.session, command, None, self.mode, self.reading)
+            self._is_line_granted()
+            or find_covering_grant(self.session, command, None, self.mode, self.reading)
         )
         return outcome.lower_to_ask("private", clause) if clause and not granted else outcome
 
-    def _protected_argument_clause(self, command: ShellCommand) -> str | None:
+    def _describe_changed_argument(self, command: ShellCommand) -> str | None:
         """Return a clause about a file that the program trusts among the arguments of a command that may change
         files."""
         if is_reading_command(command.argv):
             return None
         for word in command.words[1:]:
             for path, base in product(_possible_paths_in(word.text), self.reading.likely_bases):
-                if found := self.reading.workspace.protected(join_line_path(base, path)):
+                if found := self.reading.workspace.protected(join_unless_absolute(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        patched = patched_file_clause(command, self.reading)
-        return patched or changed_file_clause(command, self.reading)
+        patched = describe_patched_trusted_file(command, self.reading)
+        return patched or describe_trusted_file_change(command, self.reading)
 
     def _is_valid_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Return whether a rule for the workspace's folder applies below it too; not for git, which reads settings
         there, and not a grant: another folder makes another command of it."""
-        if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
+        if outcome.session is not None or (outcome.rule is not None and _is_saved_grant(outcome.rule)):
             return False
         return bool(self.reading.bases) and is_reading_program(command.argv)
 
@@ -234,11 +255,11 @@ class _LineCheck:
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.has_conditions
-                if (rule.reading and plain) or (known and self._is_allowed_by(rule, command)):
+                if (rule.reading and plain) or (known and self._is_allowed_by_rule(rule, command)):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
-            match = match_restriction(rule, command, self.call.args)
-            if match is Match.NO and hides.can_hold(rule, command, self.call.args):
+            match = match_restricting_rule(rule, command, self.call.args)
+            if match is Match.NO and hides.can_include_restricted_command(rule, command, self.call.args):
                 match = Match.MAYBE
             if match is Match.YES and not rule.lowers:
                 return Ruling(rule.decision, "rule", rule)
@@ -247,10 +268,10 @@ class _LineCheck:
                 lowered = lowered or Ruling("ask", "rule" if match is Match.YES else "hidden", rule)
         return lowered or Ruling("ask", "none")
 
-    def _is_allowed_by(self, rule: Rule, command: ShellCommand) -> bool:
-        if _is_grant(rule):
-            return is_granted(rule.granted, rule.line, command, self.reading)
-        return is_allowing(rule, command, self.call.args)
+    def _is_allowed_by_rule(self, rule: Rule, command: ShellCommand) -> bool:
+        if _is_saved_grant(rule):
+            return is_command_granted(rule.granted, rule.line, command, self.reading)
+        return is_rule_allowing_command(rule, command, self.call.args)
 
     def find_refusal(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
@@ -261,10 +282,16 @@ class _LineCheck:
     def lower_for_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Return an allow lowered to an ask for reasons that concern the line as a whole."""
         line = self.reading.line
-        sourced = not line.hidden and self._is_granted()
-        opaque = (None if sourced else line.opaque) or self._project_wrapper_clause()
-        protected = protected_redirection_clause(self.reading) or unread_change_clause(self.reading)
-        if protected := protected or (self.mode == "yolo" and unread_private_clause(self.reading)) or None:
+        sourced = not line.hidden and self._is_line_granted()
+        opaque = (None if sourced else line.opaque) or self._describe_project_wrapper()
+        protected = describe_protected_redirection(self.reading) or describe_change_in_unparsed_line(
+            self.reading
+        )
+        if (
+            protected := protected
+            or (self.mode == "yolo" and describe_private_name_in_unparsed_line(self.reading))
+            or None
+        ):
             return outcome.lower_to_ask("protected", protected)
         if opaque is not None and self.mode != "yolo":
             return outcome.lower_to_ask("opaque", opaque)
@@ -275,49 +302,51 @@ class _LineCheck:
             against = next(narrow, None)
             if against is not None:
                 return Ruling("ask", "hidden", against, detail=opaque)
-            return self._ask_if_fed(outcome)
+            return self._ask_if_fed_commands_risky(outcome)
         if self.mode == "yolo":
-            return self._ask_if_fed(self._ask_if_private_input(outcome))
+            return self._ask_if_fed_commands_risky(self._ask_if_reading_private_input(outcome))
         if not line.files:
             return outcome
-        if away := escaping_redirection_clause(self.reading):
+        if away := describe_escaping_redirection(self.reading):
             return outcome.lower_to_ask("redirection", away)
         allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.outcome) for p in parts)
-        free = allowed or self._has_only_reads(parts) or self._is_granted()
+        free = allowed or self._has_only_reads(parts) or self._is_line_granted()
         return outcome if free else outcome.lower_to_ask("redirection", "")
 
-    def _ask_if_fed(self, outcome: Ruling) -> Ruling:
+    def _ask_if_fed_commands_risky(self, outcome: Ruling) -> Ruling:
         """Return an allow lowered to an ask for what a text of the line makes a shell change."""
-        for command in find_fed_commands(self.reading.line):
-            lowered = self._ask_if_private(command, self._ask_if_written(command, outcome))
+        for command in find_commands_in_fed_texts(self.reading.line):
+            lowered = self._ask_if_showing_private_file(
+                command, self._ask_if_changing_trusted_file(command, outcome)
+            )
             if lowered.decision != "allow":
                 return outcome.lower_to_ask("protected", lowered.detail)
         return outcome
 
-    def _ask_if_private_input(self, outcome: Ruling) -> Ruling:
+    def _ask_if_reading_private_input(self, outcome: Ruling) -> Ruling:
         read = [r.target for r in self.reading.line.files if r.kind == "read" and r.target is not None]
         shown = ShellCommand(self.reading.line.text, (literal_word("cat"), *read)) if read else None
-        return self._ask_if_private(shown, outcome) if shown else outcome
+        return self._ask_if_showing_private_file(shown, outcome) if shown else outcome
 
     def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Return whether all redirections are of files that plain reading commands may read."""
         return all(r.kind == "read" for r in self.reading.line.files) and all(p.plain for p in parts)
 
-    def _is_granted(self) -> bool:
+    def _is_line_granted(self) -> bool:
         """Return whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(
             r.line == self.reading.line.text and (not r.modes or self.mode in r.modes) for r in self.session
         )
         return own or any(r.decision == "allow" and r.line == self.reading.line.text for r in self.rules)
 
-    def _project_wrapper_clause(self) -> str | None:
+    def _describe_project_wrapper(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
         wrappers = (c.words[0].text for c in self.reading.line.commands if c.transparent and c.words)
         own = next((w for w in wrappers if is_supplied_by_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
 
 
-def _is_grant(rule: Rule) -> bool:
+def _is_saved_grant(rule: Rule) -> bool:
     return bool(rule.granted) or rule.line is not None
 
 
@@ -353,30 +382,32 @@ class _HiddenCommands(NamedTuple):
         """Return how a command may run others. `folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_name(words[0]) in INDIFFERENT
-        unknown = not known and find_row(words) is None
+        unknown = not known and find_grant_row(words) is None
         return cls(
             unknown,
             tuple(_commands_behind_shells(command)) if unknown and folders is not None else (),
             command.code
             or sets_unsafe_variables(command)
             or can_run_arguments(command)
-            or is_running_text(command, line),
-            tuple(ShellCommand(text, (literal_word(text),)) for text in find_fed_texts(line))
+            or is_running_text_of_line(command, line),
+            tuple(ShellCommand(text, (literal_word(text),)) for text in find_texts_fed_to_commands(line))
             if folders is not None
             else (),
             frozenset() if folders is None else unresolved_programs(command, folders),
         )
 
-    def can_hold(self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
+    def can_include_restricted_command(
+        self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]
+    ) -> bool:
         if self.words and _is_behind_program(rule, command):
             return True
         if self.code and any(_is_named_in_code(rule, one) for one in (command, *self.texts)):
             return True
-        if any(match_restriction(rule, one, args) is not Match.NO for one in self.shells):
+        if any(match_restricting_rule(rule, one, args) is not Match.NO for one in self.shells):
             return True
         patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
         texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
-        return any(is_naming_program(texts, program) for program in self.programs)
+        return any(is_program_named_in(texts, program) for program in self.programs)
 
 
 def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
@@ -385,7 +416,7 @@ def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
         at for at, word in enumerate(words) if at and word.literal and known_program_name(word.text) in SHELLS
     ]
     for at in shells[:_MOST_SHELLS]:
-        yield from find_commands(words[at : at + _MOST_BEHIND])
+        yield from commands_run_by_words(words[at : at + _MOST_BEHIND])
     if len(shells) > _MOST_SHELLS:
         yield ANYTHING
 
@@ -396,7 +427,7 @@ def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
     words = command.argv
     if rule.command is not None:
         return any(
-            _is_matching_several(rule.command, words[at : at + _MOST_BEHIND])
+            _is_matching_several_words(rule.command, words[at : at + _MOST_BEHIND])
             for at in range(1, min(len(words), _MOST_WORDS))
         )
     return any(
@@ -404,10 +435,10 @@ def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
     )
 
 
-def _is_matching_several(pattern: Pattern, words: Sequence[str]) -> bool:
+def _is_matching_several_words(pattern: Pattern, words: Sequence[str]) -> bool:
     """Return whether a pattern meets several words at the beginning, with or without options between."""
-    whole = pattern.is_matching_start(" ".join(words)) or is_matching_past_options(pattern, words)
-    return whole and not pattern.is_matching_start(words[0])
+    whole = pattern.is_matching_beginning(" ".join(words)) or is_matching_past_options(pattern, words)
+    return whole and not pattern.is_matching_beginning(words[0])
 
 
 def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
@@ -419,7 +450,7 @@ def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
     if rule.command is not None:
         begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
         later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
-        return any(map(rule.command.is_matching_start, begins)) or any(
+        return any(map(rule.command.is_matching_beginning, begins)) or any(
             is_matching_past_options(rule.command, w) for w in later
         )
     return any(_is_prefix_at(p, words, at) for p in rule.prefixes for at in range(len(words)))
@@ -444,27 +475,29 @@ def _is_prefix_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
 # ---- redirections
 
 
-def protected_redirection_clause(reading: LineReading) -> str | None:
+def describe_protected_redirection(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes to a protected file, or None."""
     for target in (r.target for r in reading.line.redirects if r.kind == "write" and r.target is not None):
-        for path in redirection_paths(target, reading):
-            found = next(filter(None, map(reading.workspace.protected, possible_places(path, reading))), None)
+        for path in possible_redirection_paths(target, reading):
+            found = next(
+                filter(None, map(reading.workspace.protected, possible_locations(path, reading))), None
+            )
             if found is not None:
                 return f"writes to {path!r} ({found.what})"
     return None
 
 
-def escaping_redirection_clause(reading: LineReading) -> str | None:
+def describe_escaping_redirection(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
     targets = [(r.kind, r.target) for r in reading.line.redirects if r.target is not None]
     net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
     if net is not None:
         return f"opens a network connection ({net})"
-    problems = (_target_problem(t, reading) for kind, t in targets if kind == "write")
+    problems = (_describe_redirection_problem(t, reading) for kind, t in targets if kind == "write")
     return next((p for p in problems if p), None)
 
 
-def _target_problem(target: Word, reading: LineReading) -> str | None:
+def _describe_redirection_problem(target: Word, reading: LineReading) -> str | None:
     if not target.literal:
         return f"writes to a file that is only known when it runs ({target.text})"
     if target.text in _NOWHERE:

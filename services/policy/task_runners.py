@@ -7,13 +7,18 @@ from functools import cache
 
 from pydantic import BaseModel, Field
 
-from interlock.services.policy.grant_coverage import SETS, NameSet, find_row, is_harmless_setting
+from interlock.services.policy.grant_coverage import (
+    SETS,
+    NameSet,
+    find_grant_row,
+    is_harmless_variable_setting,
+)
 from interlock.services.policy.plain_reading import load_command_table
 from interlock.services.policy.programs import is_valueless_flag, plain_spellings, resolve_command
 from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
-from interlock.services.shell.parse import find_commands
+from interlock.services.shell.parse import commands_run_by_words
 
 _BEGINNING = re.compile(r"[a-z0-9:]*")
 """Of an abbreviated target: `dP` may be `deployProduction`."""
@@ -161,7 +166,7 @@ def is_task_runner(program: str) -> bool:
     return program in _load_runners()
 
 
-def find_targets(command: ShellCommand) -> RunnerTargets | None:
+def parse_runner_targets(command: ShellCommand) -> RunnerTargets | None:
     """Return what the command runs, if its program is a task runner."""
     words = command.words
     runner = _load_runners().get(program_name(words[0].text)) if words and words[0].literal else None
@@ -184,15 +189,19 @@ def find_targets(command: ShellCommand) -> RunnerTargets | None:
 
 def split_by_target(command: ShellCommand, prefixes: Sequence[Sequence[str]] = ()) -> Sequence[ShellCommand]:
     """Return one command for each target. `prefixes`: those of allow rules, which may name several at once."""
-    found = find_targets(command)
-    if found is None or len(found.named) < 2 or any(_is_naming_all(found, command, p) for p in prefixes):
+    found = parse_runner_targets(command)
+    if (
+        found is None
+        or len(found.named) < 2
+        or any(_is_prefix_naming_all_targets(found, command, p) for p in prefixes)
+    ):
         return (command,)
     if len(found.named) > _MOST:
         return (replace(command, opaque=f"it has more than {_MOST} targets"),)
     return [_single_target_command(command, found, number) for number in range(len(found.named))]
 
 
-def _is_naming_all(found: RunnerTargets, command: ShellCommand, prefix: Sequence[str]) -> bool:
+def _is_prefix_naming_all_targets(found: RunnerTargets, command: ShellCommand, prefix: Sequence[str]) -> bool:
     return command.argv[: len(prefix)] == tuple(prefix) and all(at < len(prefix) for at, _, _ in found.named)
 
 
@@ -210,7 +219,7 @@ def _single_target_command(command: ShellCommand, found: RunnerTargets, number: 
 def can_run_arguments(command: ShellCommand) -> bool:
     """Return whether it may run a command that stands among its arguments, behind options or in one word: `npx -c
     'x y'`."""
-    if not command.words or find_row(command.argv) is not None:
+    if not command.words or find_grant_row(command.argv) is not None:
         return False
     program, later = program_name(command.words[0].text), command.argv[1:]
     return any(row[0] == program and _is_in_order(row[1:], later) for row in _load_executors())
@@ -221,7 +230,7 @@ def _is_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
     return all(name in remaining for name in wanted)
 
 
-def target_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
+def plain_target_commands(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
     own = [command, *plain_spellings(command, folders)]
     inner = [one for each in own for one in _inner_commands(each)]
@@ -260,14 +269,14 @@ def _inner_commands(command: ShellCommand) -> Iterator[ShellCommand]:
             return
 
 
-def inner_danger(command: ShellCommand) -> str | None:
+def find_inner_danger(command: ShellCommand) -> str | None:
     """Return a clause saying what is dangerous about a command that it may run: `uv run pytest -p x`."""
-    inner = (one for behind in _inner_commands(command) for one in find_commands(behind.words))
+    inner = (one for behind in _inner_commands(command) for one in commands_run_by_words(behind.words))
     return next((c.danger for c in inner if c.danger and c.danger != UNKNOWN), None)
 
 
 def _target_commands(command: ShellCommand) -> Iterator[ShellCommand]:
-    found = find_targets(command)
+    found = parse_runner_targets(command)
     if found and len(found.named) > _MOST:
         yield ANYTHING
         return
@@ -293,7 +302,7 @@ def _target_names(target: str) -> Sequence[str]:
 
 def has_unclear_targets(command: ShellCommand) -> bool:
     """Return whether its targets aren't all known: patterns of names, or names in a file that isn't the project's."""
-    found = find_targets(command)
+    found = parse_runner_targets(command)
     if found is None:
         return False
     odd = any(_PLAIN_NAME.fullmatch(_ARGUMENTS.sub("", name)) is None for _, name, _ in found.named)
@@ -329,10 +338,12 @@ def _to_target_command(lead: Sequence[str], target: Word) -> ShellCommand:
 
 def sets_unsafe_variables(command: ShellCommand, known: int = 0) -> bool:
     """Return whether it sets variables that may name programs, behind its first `known` words."""
-    found = find_targets(command)
+    found = parse_runner_targets(command)
     if found is None:
         return False
-    row = find_row(command.argv)
+    row = find_grant_row(command.argv)
     variables = row[1].variables if row else frozenset[str]()
     words = [command.words[at] for at in found.settings if known <= at < len(command.words)]
-    return not all(w.literal and is_harmless_setting(_OPTION.sub("", w.text), variables) for w in words)
+    return not all(
+        w.literal and is_harmless_variable_setting(_OPTION.sub("", w.text), variables) for w in words
+    )

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import fold_name, is_safe_to_create
 from interlock.services.policy.git import files_changed_by_checkout
-from interlock.services.policy.plain_reading import LineReading, resolve_inside
+from interlock.services.policy.plain_reading import LineReading, resolve_readable_or_none
 from interlock.services.shell.model import ShellCommand, program_name, to_name_set
 
 Texts = Sequence[str]
@@ -51,17 +51,17 @@ class _UnknownNames(Exception):  # noqa: N818 - no error: the names aren't known
     """What would be written can't be known."""
 
 
-def unpacked_file_clause(
+def describe_unpacked_trusted_file(
     program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
 ) -> str | None:
     """Return a clause naming a trusted file among those that a command unpacks or copies; None: there is none."""
     try:
-        each = _read_members(program, command, words, reading)
+        each = _find_written_members(program, command, words, reading)
         if each is None:
             return None
         places, members = each
         return next(
-            filter(None, (_trusted_member_clause(m, place, reading) for m in members for place in places)),
+            filter(None, (_describe_trusted_member(m, place, reading) for m in members for place in places)),
             None,
         )
     except _UnknownNames as unseen:
@@ -70,32 +70,32 @@ def unpacked_file_clause(
         return "writes files into the workspace's own folder whose names aren't known" if inside else None
 
 
-_Brought = tuple[Sequence[str], Iterator[_Member]]
+_WrittenMembers = tuple[Sequence[str], Iterator[_Member]]
 """Folders in which they may lie, and what is written there."""
 
 
-def _read_members(
+def _find_written_members(
     program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
-) -> _Brought | None:
+) -> _WrittenMembers | None:
     if program in _TAR:
-        return _read_tar(words, reading)
+        return _members_from_tar(words, reading)
     if program == "unzip":
-        return _read_zip(words, reading)
+        return _members_from_unzip(words, reading)
     if program in _UNSEEN:
         return _reject_unread_formats(program, words)
     if program in ("cp", "rsync", "scp", "mv", "ditto"):
-        return _read_copied_folders(program, words, reading)
+        return _members_from_copied_folders(program, words, reading)
     if program == "git":
-        return _read_git_checkout(command, reading)
+        return _members_from_git_checkout(command, reading)
     if program in ("python", "python3") and [w.text for w in command.words[1:3]] in (
         ["-m", "zipfile"],
         ["-m", "tarfile"],
     ):
-        return _read_python_archive(words, reading)
+        return _members_from_python_archive(words, reading)
     return None
 
 
-def _trusted_member_clause(member: _Member, place: str, reading: LineReading) -> str | None:
+def _describe_trusted_member(member: _Member, place: str, reading: LineReading) -> str | None:
     leads = posixpath.join(posixpath.dirname(member.path), member.leads)
     for path in (member.path, leads) if member.leads else (member.path,):
         whole = posixpath.normpath(posixpath.join(place, path))
@@ -138,7 +138,7 @@ def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReadin
 # ---- archives
 
 
-def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_tar(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     if not words:
         return None
     letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_letter_cluster(t[0], n == 0))
@@ -198,7 +198,7 @@ def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_
             raise _UnknownNames(folders) from error
 
 
-def _read_zip(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_unzip(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     options = [texts[0] for texts in words if texts[0].startswith("-")]
     letters = {letter for option in options if not option.startswith("--") for letter in option[1:]}
     if letters & {*"lptvZcz"}:
@@ -228,7 +228,7 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
         raise _UnknownNames(folders) from error
 
 
-def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | None:
+def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _WrittenMembers | None:
     """Raise `_UnknownNames` if a program unpacks a format that isn't looked into."""
     flat = [text for texts in words for text in texts]
     first = flat[0] if flat else ""
@@ -252,7 +252,7 @@ def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | N
     )
 
 
-def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_python_archive(words: Sequence[Texts], reading: LineReading) -> _WrittenMembers | None:
     given = [texts[0] for texts in words[2:]]
     if not given or given[0] not in ("-e", "--extract"):
         return None
@@ -271,7 +271,9 @@ def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Broug
 # ---- folders
 
 
-def _read_copied_folders(program: str, words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+def _members_from_copied_folders(
+    program: str, words: Sequence[Texts], reading: LineReading
+) -> _WrittenMembers | None:
     if program in ("cp", "rsync", "scp") and not any(_RECURSES.fullmatch(texts[0]) for texts in words):
         return None
     operands = [texts for texts in words if not texts[0].startswith("-")]
@@ -298,10 +300,10 @@ def _copied_members(
         raise _UnknownNames([place])
     for base in reading.likely_bases:
         top = str(reading.workspace.root / base / source)
-        if not os.path.lexists(top) and _can_be_made(source, reading):
+        if not os.path.lexists(top) and _can_line_create_source(source, reading):
             raise _UnknownNames([place])
         if not os.path.isdir(top) or (  # noqa: PTH112 - a name may be too long for Path.is_dir
-            program == "mv" and resolve_inside(posixpath.join(base, source), reading.workspace)
+            program == "mv" and resolve_readable_or_none(posixpath.join(base, source), reading.workspace)
         ):
             continue
         there = os.path.isdir(reading.workspace.root / base / place)  # noqa: PTH112 - as above
@@ -327,7 +329,7 @@ def _copied_members(
                     yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
 
 
-def _can_be_made(source: str, reading: LineReading) -> bool:
+def _can_line_create_source(source: str, reading: LineReading) -> bool:
     """Return whether another command of the line may make a folder that isn't there, all of which is copied."""
     everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
     return everything and len(reading.line.commands) > 1
@@ -340,7 +342,7 @@ def _is_excluded(name: str, patterns: Sequence[str]) -> bool:
 # ---- git
 
 
-def _read_git_checkout(command: ShellCommand, reading: LineReading) -> _Brought | None:
+def _members_from_git_checkout(command: ShellCommand, reading: LineReading) -> _WrittenMembers | None:
     """Return files that git takes from a revision or its index; a switch of the whole tree is the user's own
     history."""
     words = [word.text for word in command.words[1:]]
@@ -383,7 +385,7 @@ _NAMED = re.compile(
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 
 
-def patched_file_clause(command: ShellCommand, reading: LineReading) -> str | None:
+def describe_patched_trusted_file(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause about a file that the program trusts, and that the patch of this command changes or may
     change."""
     words = command.argv
@@ -397,7 +399,7 @@ def patched_file_clause(command: ShellCommand, reading: LineReading) -> str | No
     if command.fed or (not found and len(reading.line.commands) > 1):  # another command may make it
         return UNSEEN_PATCH
     try:
-        changed = [*_patched_files(found)]
+        changed = [*_file_names_in_patches(found)]
     except OSError:  # too large, or unreadable
         return UNSEEN_PATCH
     for path, base in product(changed, reading.likely_bases):
@@ -406,7 +408,7 @@ def patched_file_clause(command: ShellCommand, reading: LineReading) -> str | No
     return None
 
 
-def _patched_files(patches: Sequence[Path]) -> Iterator[str]:
+def _file_names_in_patches(patches: Sequence[Path]) -> Iterator[str]:
     """Yield the files that patches name; git quotes odd names."""
     for patch in patches:
         for name in _NAMED.findall(read_file(patch, _LARGEST_PATCH).decode("utf-8", "replace")):

@@ -24,8 +24,8 @@ from interlock.services.policy.rule_files import (
     RuleProblem,
     is_usable_tool_name,
     load_shipped_rules,
-    split_command,
-    stand_in_rule,
+    make_asking_stand_in,
+    split_command_words,
 )
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.names import ELSEWHERE, mcp_tool_name
@@ -85,7 +85,7 @@ class WorkspaceRules:
         own.workspace = workspace
         return own
 
-    def for_origin(self, scope: Scope) -> "WorkspaceRules":
+    def with_scope(self, scope: Scope) -> "WorkspaceRules":
         """Return the same rules for calls of another origin."""
         own = copy(self)
         own.scope = scope
@@ -181,7 +181,7 @@ def rules_from_settings(settings: Settings) -> tuple[list[Rule], list[RuleProble
                 effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
                 problems.append(RuleProblem(source, str(error), effect))
                 if decision != "allow":
-                    rules.append(stand_in_rule(source, USER, ("*",), str(error)))
+                    rules.append(make_asking_stand_in(source, USER, ("*",), str(error)))
     more = (
         *(_rules_against_other_tools() if tools.core else ()),
         *_server_rules(settings),
@@ -199,7 +199,7 @@ def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -
         raise ValueError(f"{name!r} isn't a tool's name")
     if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
-    prefixes = (split_command("commandPrefix", prefix),) if prefix else ()
+    prefixes = (split_command_words("commandPrefix", prefix),) if prefix else ()
     return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
 
 

@@ -44,7 +44,7 @@ def boot_id() -> str:
 def process_start_time(pid: int) -> str:
     """Start time of a living process; empty if there is none, or only a zombie."""
     if not Path("/proc/self/stat").exists():
-        return _start_time_by_ps(pid)
+        return _process_start_time_from_ps(pid)
     process = Path(f"/proc/{pid}")
     try:
         stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
@@ -56,7 +56,7 @@ def process_start_time(pid: int) -> str:
     return "" if remains else fields[19]
 
 
-def _start_time_by_ps(pid: int) -> str:
+def _process_start_time_from_ps(pid: int) -> str:
     import subprocess  # deferred: lists check who is alive, and need it only without /proc
 
     env = {"PATH": "/bin:/usr/bin", "LC_ALL": "C", "TZ": "UTC"}

@@ -19,16 +19,16 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interlock.services.process.freeze import freeze_commands
 from interlock.services.process.supervisor_client import (
     GIVEN,
     GRACE_S,
     Mode,
     SupervisedCommand,
+    freeze_commands,
     wait_readable,
 )
+from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
@@ -92,11 +92,9 @@ class SupervisedProcesses:
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.open_pipe(stack, theirs, watch.receive_output)
                     stderr = watch.open_pipe(stack, theirs, on_errors) if on_errors else None
-                    whole = {**self._env, **(env or {})}
-                    make = partial(
-                        SupervisedCommand, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin
+                    child = self._start_supervised(
+                        "once", argv, inside, env, cwd=cwd, output=write, errors=stderr, stdin=stdin
                     )
-                    child = self._start_supervised(make, "once", argv, inside)
                 stack.callback(child.close)
                 stack.callback(output.discard)
                 await self._release_command(stack, child, inside, last)
@@ -110,7 +108,7 @@ class SupervisedProcesses:
         try:
             return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            return Ended("not_started", None, None, _os_error_reason(error), 0, None, 0.0)
+            return Ended("not_started", None, None, _describe_start_error(error), 0, None, 0.0)
 
     async def start(
         self,
@@ -133,9 +131,9 @@ class SupervisedProcesses:
                 path = self._outputs.new_spool()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
-                    whole = {**self._env, **(env or {})}
-                    make = partial(SupervisedCommand, cwd=cwd, env=whole, output=file.fileno())
-                    child = self._start_supervised(make, "background", argv, inside)
+                    child = self._start_supervised(
+                        "background", argv, inside, env, cwd=cwd, output=file.fileno()
+                    )
                 failed.callback(child.close)
                 await self._release_command(stack, child, inside, last)
             await child.wait_started()
@@ -149,7 +147,9 @@ class SupervisedProcesses:
         try:
             return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            raise RunError(f"Command {label!r} could not be started: {_os_error_reason(error)}.") from error
+            raise RunError(
+                f"Command {label!r} could not be started: {_describe_start_error(error)}."
+            ) from error
 
     def background(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
@@ -181,17 +181,19 @@ class SupervisedProcesses:
 
     def _start_supervised(
         self,
-        make: Callable[..., SupervisedCommand],
         mode: Mode,
         argv: Sequence[str],
         inside: CommandSandbox | None,
+        env: Mapping[str, str] | None,
+        **more: Any,
     ) -> SupervisedCommand:
+        """Start a command, in the sandbox if there is one. `more`: as `SupervisedCommand` takes it."""
+        make = partial(SupervisedCommand, env={**self._env, **(env or {})}, most=self._most, **more)
         if inside is None:
-            return make(argv, mode=mode, most=self._most)
+            return make(argv, mode=mode)
         made = make(
             inside.wrap_command(argv, GIVEN, GIVEN + 1),
             mode="once-sandboxed" if mode == "once" else "background-sandboxed",
-            most=self._most,
             given=(inside.gate.info, inside.gate.wait),
         )
         inside.gate.close_child_ends()
@@ -227,7 +229,7 @@ class SupervisedProcesses:
         except WorkspaceChangedError:
             raise
         except (OSError, InterlockError) as error:
-            raise ValueError(_sandbox_failure(error)) from error
+            raise ValueError(_describe_sandbox_failure(error)) from error
 
     async def _enter_sandbox(
         self, stack: ExitStack, cwd: Path, *, alone: bool = True
@@ -240,7 +242,7 @@ class SupervisedProcesses:
                 partial(stack.enter_context, self._sandbox.enter_for_command(cwd, alone=alone))
             )
         except (OSError, InterlockError) as error:
-            raise ValueError(_sandbox_failure(error)) from error
+            raise ValueError(_describe_sandbox_failure(error)) from error
 
 
 T = TypeVar("T")
@@ -254,7 +256,7 @@ async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Await
                 return await attempt(stack, not left)
             except WorkspaceChangedError as error:
                 if not left:
-                    raise ValueError(_sandbox_failure(error)) from error
+                    raise ValueError(_describe_sandbox_failure(error)) from error
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -268,11 +270,11 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-def _sandbox_failure(error: Exception) -> str:
+def _describe_sandbox_failure(error: Exception) -> str:
     return f"its sandbox could not be made ({error})".replace(".)", ")")
 
 
-def _os_error_reason(error: OSError | ValueError) -> str:
+def _describe_start_error(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {str(error.filename)!r}" if error.filename else error.strerror
     return str(error)
@@ -294,7 +296,7 @@ class ProcessOutput:
         self._limit, self._head_limit = limit, int(limit * _HEAD_SHARE)
         self._tail_limit = limit - self._head_limit
         self._outputs = outputs
-        self._redacting = RedactingStream(redact.for_bytes()) if redact else None
+        self._redacting = RedactingStream(redact.for_latin1_bytes()) if redact else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._raw = bytearray()
         self._head = ""
@@ -405,7 +407,7 @@ _CHUNK = 65_536
 _STOP_S = GRACE_S + 6.0
 """By then a stopped supervisor has exited, or its processes can't be killed."""
 _DRAIN_S = 1.0
-"""Only processes that escaped their supervisor (`describe_escapes`) can keep the output open for longer."""
+"""Only processes that escaped their supervisor (`describe_possible_escapes`) can keep the output open for longer."""
 
 Why = Literal["exited", "timeout", "inactivity"]
 

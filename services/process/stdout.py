@@ -50,7 +50,7 @@ def _redirect_descriptor() -> None:
     sys.stdout.flush()
     _real = os.dup(1)
     os.dup2(2, 1)
-    if _descriptor_of(sys.stdout) == 1:
+    if _file_descriptor_or_minus_one(sys.stdout) == 1:
         out = sys.stdout
         _own = open(  # noqa: SIM115 - open until it is given back
             _real, "w", encoding=out.encoding, errors=out.errors, closefd=False
@@ -69,7 +69,7 @@ def _restore_descriptor() -> None:
         os.close(_real)
 
 
-def _descriptor_of(stream: TextIO) -> int:
+def _file_descriptor_or_minus_one(stream: TextIO) -> int:
     """Its descriptor; -1: it has none, as in a test."""
     try:
         return stream.fileno()

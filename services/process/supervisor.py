@@ -47,7 +47,7 @@ _ROOM, _THREADS = 2, 2000
 """The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
 
 
-def describe_escapes() -> str | None:
+def describe_possible_escapes() -> str | None:
     """Describe what can outlive a killed run on this system, or None. For `doctor`."""
     if LINUX:
         return None
@@ -159,7 +159,7 @@ def _resident_memory(pid: int) -> int:
     return 0
 
 
-def _exceeded_limit(processes: int, memory: int) -> str:
+def _describe_exceeded_limit(processes: int, memory: int) -> str:
     """Return the limit that this process's descendants exceed, or an empty string."""
     found = _list_children(os.getpid())
     for pid in found:
@@ -319,7 +319,7 @@ class Worker:
         left = _LOOK_S if any(self._most) else None
         if self._kill_at is not None:
             left = max(0.0, self._kill_at - time.monotonic())
-        elif excess := _exceeded_limit(*self._most):
+        elif excess := _describe_exceeded_limit(*self._most):
             self._send_status(f"limit {excess}")
             self._request_end()
             return

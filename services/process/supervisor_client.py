@@ -1,4 +1,4 @@
-"""supervisor_client: starts a supervisor, tracks the status of its command, and stops or kills it."""
+"""supervisor_client: starts a supervisor, tracks the status of its command, and stops, freezes or kills it."""
 
 import asyncio
 import atexit
@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -72,7 +72,7 @@ class SupervisorSpawner:
                 self._door = door
             return self._door
 
-    def prestart(self) -> None:
+    def start_ahead_of_first_command(self) -> None:
         """While a model thinks: the first command needn't wait for Python's start. What fails, that command reports."""
         with suppress(OSError):
             self.ensure_started()
@@ -151,10 +151,12 @@ class SupervisedCommand:
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")
         with ExitStack() as stack:
-            asked = _hold_data(stack, b"\0".join(map(os.fsencode, fields)))
+            asked = _to_temporary_file(stack, b"\0".join(map(os.fsencode, fields)))
             if not isinstance(stdin, int):
                 stdin = (
-                    _open_file(stack, os.devnull, os.O_RDONLY) if stdin is None else _hold_data(stack, stdin)
+                    _open_file(stack, os.devnull, os.O_RDONLY)
+                    if stdin is None
+                    else _to_temporary_file(stack, stdin)
                 )
             folder = _open_file(stack, cwd, _FOLDER)
             ours, theirs = _open_pipes()
@@ -231,7 +233,7 @@ class SupervisedCommand:
     def _kill_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := find_orphans(self._mark, self.session)) and time.monotonic() < give_up:
+        while (found := find_orphaned_processes(self._mark, self.session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -255,7 +257,7 @@ class SupervisedCommand:
                 self.error = value
 
 
-def find_orphans(mark: str, session: int | None) -> list[int]:
+def find_orphaned_processes(mark: str, session: int | None) -> list[int]:
     """List live processes that carry the mark, are in the session (None: not known), or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
@@ -292,7 +294,7 @@ def _open_file(stack: ExitStack, path: str | Path, flags: int) -> int:
     return descriptor
 
 
-def _hold_data(stack: ExitStack, data: bytes) -> int:
+def _to_temporary_file(stack: ExitStack, data: bytes) -> int:
     """Hold `data` in a file rather than a pipe, which would have to be fed while it is read."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by the stack)
     file.write(data)
@@ -314,3 +316,85 @@ async def wait_readable(descriptor: int) -> None:
         await ready
     finally:
         loop.remove_reader(descriptor)
+
+
+# ---- other commands of the run, while a sandbox is made
+
+_WITHIN_S = 1.0
+"""What forks faster, or hangs in the kernel, isn't waited for: the sandbox is compared with what was meant anyway."""
+_LOOK_S = 0.001
+
+
+@contextmanager
+def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
+    """Stop what runs below these supervisors (their sessions) for the length of the block. Blocks for milliseconds.
+
+    Other processes are never touched: each is held by a descriptor, and its parent is looked at once more before it is
+    stopped. What was stopped before stays so.
+    """
+    stopped: dict[int, int] = {}
+    try:
+        sessions, until = {*supervisors}, time.monotonic() + _WITHIN_S
+        while sessions and _stop_running_processes(sessions, stopped) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        yield
+    finally:
+        for descriptor in stopped.values():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+            os.close(descriptor)
+
+
+def _stop_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool:
+    """Stop what still runs; returns whether there was anything."""
+    parents = _parents_by_pid(sessions)
+    running = [pid for pid in parents if not _is_stopped(pid)]
+    for pid in running:
+        if pid in stopped:
+            continue
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:  # it has ended
+            continue
+        # Its number was free until now; from here on the descriptor means this process.
+        if _read_stat(pid)[1:2] != [str(parents[pid])]:
+            os.close(descriptor)
+            continue
+        stopped[pid] = descriptor
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+    return bool(running)
+
+
+def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
+    """Map the processes below supervisors to their parents: not the supervisors themselves, a guard and its worker."""
+    parent_of: dict[int, int] = {}
+    supervisors: set[int] = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
+        if name.isdigit() and len(fields := _read_stat(int(name))) > 3:
+            parent_of[int(name)] = int(fields[1])
+            if int(fields[3]) in sessions and (int(name) in sessions or int(fields[1]) in sessions):
+                supervisors.add(int(name))
+    found: dict[int, int] = {}
+    more = supervisors
+    while more:
+        more = {pid for pid, parent in parent_of.items() if parent in more} - supervisors - found.keys()
+        found |= {pid: parent_of[pid] for pid in more}
+    return found
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether no thread of a process can run."""
+    with suppress(OSError):
+        states = [_read_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+        return all(state in (["T"], ["t"], ["Z"], ["X"], []) for state in states)
+    return True
+
+
+def _read_stat(pid: int, thread: str = "") -> list[str]:
+    """Return a process's state, parent, group and session; nothing if it has ended."""
+    try:
+        path = Path(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat")
+        return path.read_text(errors="replace").rpartition(")")[2].split()[:4]
+    except OSError:
+        return []

@@ -19,7 +19,7 @@ from interlock.services.files.protected import (
     is_private_name,
     is_repository,
     paths_named_by_git,
-    program_folders,
+    program_search_folders,
 )
 from interlock.services.sandbox.mounts import Mounts
 from interlock.state.errors import SandboxError
@@ -71,7 +71,7 @@ class Survey:
             self._pin_parents(place)
             self.mounts.add_read_only(place)
 
-    def forbid_creation(self, path: Path) -> None:
+    def protect_or_forbid_creation(self, path: Path) -> None:
         """Keep it; if it doesn't exist, no command may make it."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if os.path.lexists(place):
@@ -81,7 +81,7 @@ class Survey:
             self._pin_parents(first)
             self.absent[str(place)] = str(first)
 
-    def protect_with_placeholder(self, path: Path, content: bytes | None = None) -> None:
+    def protect_or_hold_placeholder(self, path: Path, content: bytes | None = None) -> None:
         """Keep it; if it doesn't exist, a placeholder stands there: git would obey what a command makes at once."""
         first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
         if first != path or not os.path.lexists(path) or is_placeholder(path, content):
@@ -115,12 +115,12 @@ def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: Prote
         _reject_redirecting_links(root, protected)
         _survey_folders(root, found, protected.make_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
-            found.forbid_creation(root / _DOTENV)
+            found.protect_or_forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
             _mount_linked_worktree(root / ".git", found, configs)
-    for path in (*program_folders(env), *protected.places):
+    for path in (*program_search_folders(env), *protected.places):
         if found.root_of(path) and path not in roots:
-            found.forbid_creation(path)
+            found.protect_or_forbid_creation(path)
     return found
 
 
@@ -173,11 +173,11 @@ def _mount_bare_repository(git: Path, found: Survey) -> None:
     found.known[str(git)] = ""
     linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
     for path in (git / "config", git / "commondir", *linked):
-        found.forbid_creation(path)
+        found.protect_or_forbid_creation(path)
     for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
         if os.path.lexists(path):
             found.protect(path)
-    found.protect_with_placeholder(git / "hooks")
+    found.protect_or_hold_placeholder(git / "hooks")
 
 
 def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
@@ -192,19 +192,19 @@ def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree
     for name in _EXECUTES:
         if os.path.lexists(git / name):
             found.protect(git / name)
-    found.protect_with_placeholder(git / "hooks")
-    found.protect_with_placeholder(git / "commondir", HERE)
+    found.protect_or_hold_placeholder(git / "hooks")
+    found.protect_or_hold_placeholder(git / "commondir", HERE)
     if _WORKTREE_CONFIG.search(text):
-        found.protect_with_placeholder(git / "config.worktree", _NOTHING)
+        found.protect_or_hold_placeholder(git / "config.worktree", _NOTHING)
     if not os.path.lexists(git / "modules"):
         found.absent[str(git / "modules")] = str(git / "modules")
     found.record_rebase_commands(git)
     for source in (config, *configs):
         for path, configures in paths_named_by_git(source, tree or git.parent):
             if path.is_relative_to(git):
-                found.protect_with_placeholder(path, _NOTHING if configures else None)
+                found.protect_or_hold_placeholder(path, _NOTHING if configures else None)
             elif path not in found.roots:
-                found.forbid_creation(path)
+                found.protect_or_forbid_creation(path)
 
 
 def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
@@ -228,7 +228,7 @@ def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path
     if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
         (common / "config").read_text(errors="replace")
     ):
-        found.protect_with_placeholder(own / "config.worktree", _NOTHING)
+        found.protect_or_hold_placeholder(own / "config.worktree", _NOTHING)
 
 
 def find_rebase_commands(todo: str) -> list[str]:

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import Anchor, sha256
+from interlock.services.files.filesystem import SEARCH_FLAGS, Anchor, sha256
 from interlock.services.files.protected import (
     Kind,
     ProtectedPaths,
@@ -41,7 +41,6 @@ _NOTES = "sandbox"
 _LARGEST = 20_000
 """Bytes of a repository's configuration; nobody needs as many."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass
@@ -60,8 +59,7 @@ class CreatedPaths:
         Nothing is deleted. Links are renamed, never followed.
         """
         kinds = self.protected.make_kind_lookup()
-        folders = self.before.folders
-        changed = [f for f, old in folders.items() if old is None or folder_stamp(f) != old]
+        changed = [f for f, old in self.before.folders.items() if old is None or folder_stamp(f) != old]
         anchors = {str(root): Anchor(root) for root in self.before.roots}
         while changed:
             folder = changed.pop()
@@ -234,7 +232,7 @@ def _open_for_renaming(place: Place) -> Generator[int]:
     try:
         directory = os.open(place.name, _FOLDER, dir_fd=place.directory)
     except PermissionError:  # the command closed it, and may open it again
-        handle = os.open(place.name, _SEARCH, dir_fd=place.directory)
+        handle = os.open(place.name, SEARCH_FLAGS, dir_fd=place.directory)
         try:
             _make_accessible(handle)
         finally:

@@ -15,10 +15,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.mounts import Mounts
+from interlock.services.sandbox.mounts import ATTEMPTS, Gate, Mounts, WorkspaceChangedError, open_gate
 from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
 from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
-from interlock.services.sandbox.start_gate import ATTEMPTS, Gate, WorkspaceChangedError, open_gate
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
@@ -137,7 +136,7 @@ class Sandbox:
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
         death = ["--die-with-parent"] if alone else []
-        nested = [_NO_MORE] if has_option(self.program, _NO_MORE) else []
+        nested = [_NO_MORE] if has_bubblewrap_option(self.program, _NO_MORE) else []
         apart = [*_APART, *nested, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
@@ -171,7 +170,7 @@ def open_sandbox(
         raise SandboxError(
             f"Unknown sandbox {settings.sandbox!r}; expected 'bwrap' (or true): name it, {_WITHOUT}."
         )
-    writable, readable = _configured_paths(settings.sandbox_paths, home)
+    writable, readable = _parse_sandbox_paths(settings.sandbox_paths, home)
     return _require_working_sandbox(
         Sandbox(
             program=_require_bubblewrap(env, roots),
@@ -202,11 +201,15 @@ def check_sandbox_support(env: Mapping[str, str]) -> str:
         (root / "sub").mkdir()
         sandbox = _require_working_sandbox(Sandbox(program, [root], (), Path(os.devnull), env))
         with sandbox.enter_for_command(root) as entered:
-            find_sandbox_problem(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
+            probe_sandbox(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
             raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
     closed = ["writing to /proc and /sys", "capabilities", "new privileges", *_NAMES]
-    older = "" if has_option(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
+    older = (
+        ""
+        if has_bubblewrap_option(program, _NO_MORE)
+        else "; user namespaces are not: bubblewrap is older than 0.8"
+    )
     closed += [] if older else ["user namespaces"]
     return f"{program}; tried and refused: {', '.join(closed)}{older}"
 
@@ -227,7 +230,7 @@ def _require_bubblewrap(env: Mapping[str, str], roots: Sequence[Path]) -> str:
 def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
     where = sandbox.roots[0] if sandbox.roots else Path("/")
     try:
-        problem = _try_sandbox(sandbox, where)
+        problem = _probe_sandbox_with_retries(sandbox, where)
     except OSError as error:
         problem = str(error)
     if problem and problem.startswith(HOLE):
@@ -236,18 +239,18 @@ def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
         )
     if problem:
         raise SandboxError(
-            f"Bubblewrap can't make a sandbox here: {problem!r}; {permission_advice()}, {_WITHOUT}."
+            f"Bubblewrap can't make a sandbox here: {problem!r}; {bubblewrap_permission_advice()}, {_WITHOUT}."
         )
     return sandbox
 
 
-def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
+def _probe_sandbox_with_retries(sandbox: Sandbox, where: Path) -> str | None:
     """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
     for _ in range(ATTEMPTS - 1):
         with suppress(WorkspaceChangedError), sandbox.enter_for_command(where) as entered:
-            return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+            return probe_sandbox(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
     with sandbox.enter_for_command(where) as entered:
-        return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        return probe_sandbox(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
 def _require_homes_outside_roots(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
@@ -272,7 +275,7 @@ def _is_kernel_path(path: Path) -> bool:
     return any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in ("/proc", "/sys"))
 
 
-def _configured_paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
+def _parse_sandbox_paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
     """Return writable and readable paths."""
     writable: list[Path] = []
     readable: list[Path] = []
@@ -371,7 +374,7 @@ def _find_wheel_program() -> str | None:
 
 
 @cache
-def has_option(program: str, option: str) -> bool:
+def has_bubblewrap_option(program: str, option: str) -> bool:
     """Return whether this bubblewrap has an option: distributions ship versions that lack some."""
     try:
         done = subprocess.run(
@@ -415,9 +418,7 @@ exit 0
 """Tries nothing that would have an effect where it succeeds."""
 
 
-def find_sandbox_problem(
-    sandbox: CommandSandbox, env: Mapping[str, str], script: str = _ATTEMPTS
-) -> str | None:
+def probe_sandbox(sandbox: CommandSandbox, env: Mapping[str, str], script: str = _ATTEMPTS) -> str | None:
     """Run a script in the sandbox, by default one that looks for holes; returns what went wrong, or None.
 
     Takes milliseconds. Raises `SandboxError` if it isn't as it was meant.
@@ -448,7 +449,7 @@ def find_sandbox_problem(
     return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
 
 
-def permission_advice() -> str:
+def bubblewrap_permission_advice() -> str:
     """Suggest how to permit bubblewrap if it is installed but not allowed to work."""
     for name, value, allow in _KERNEL:
         try:

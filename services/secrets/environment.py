@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.services.secrets.redaction import shapes_in
+from interlock.services.secrets.redaction import find_secret_shapes
 
 if TYPE_CHECKING:
     from interlock.state.settings import EnvironmentSettings
@@ -101,7 +101,7 @@ def foreign_run_environment(
     return tool_environment(known, rules)
 
 
-def drop_store_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def without_store_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without what leads a program to the store's server."""
     return {
         name: value
@@ -117,7 +117,7 @@ def secret_variables(
     blocked = rules.blocked if rules else []
     found: dict[str, str] = {}
     for name, value in environ.items():
-        parts = [value[span.start : span.end] for span in shapes_in(value)]
+        parts = [value[span.start : span.end] for span in find_secret_shapes(value)]
         if (
             (is_secret_name(name) or name in blocked)
             and name != _NAMES_A_FILE
@@ -158,7 +158,7 @@ def _is_withheld(name: str, value: str, rules: "EnvironmentSettings | None") -> 
         return True
     if rules and (not rules.enabled or name in rules.allowed):
         return False
-    return name in _LENT or is_secret_name(name) or next(shapes_in(value), None) is not None
+    return name in _LENT or is_secret_name(name) or next(find_secret_shapes(value), None) is not None
 
 
 def _is_harmless_value(value: str) -> bool:

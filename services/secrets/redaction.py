@@ -1,7 +1,7 @@
 """redaction: keeps secrets out of what a run displays, sends to a model and stores.
 
-Redacted are known shapes (`shapes_in`) and, verbatim, each secret of the run's environment (`secret_variables`).
-`[redacted:NAME or KIND]` replaces them. In streams, secrets are found wherever they are split.
+Redacted are known shapes (`find_secret_shapes`) and, verbatim, each secret of the run's environment
+(`secret_variables`). `[redacted:NAME or KIND]` replaces them. In streams, secrets are found wherever they are split.
 
 | Place | Treatment |
 |---|---|
@@ -149,7 +149,7 @@ OVER_LINES = Shape("private-key", "-----BEGIN ", _PEM)
 _ALL = (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES)
 
 
-def shapes_in(text: str) -> Iterator[Span]:
+def find_secret_shapes(text: str) -> Iterator[Span]:
     """Yield all secrets with a known shape, unordered and possibly overlapping."""
     for shape in _ALL:
         if shape.start in text:
@@ -173,13 +173,13 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str] | None = None, *, enabled: bool = True) -> None:
         self.enabled = enabled
-        self.literals = _literal_forms(secrets or {}) if enabled else {}
+        self.literals = _spellings_of_secrets(secrets or {}) if enabled else {}
         """Strings to find verbatim → their names, longest first."""
 
     def add_secrets(self, secrets: Mapping[str, str]) -> None:
         """Add values that appear during a run, such as renewed tokens."""
         if self.enabled:
-            both = {**self.literals, **_literal_forms(secrets)}
+            both = {**self.literals, **_spellings_of_secrets(secrets)}
             self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
 
     def __call__(self, text: str, *, lines: bool = False) -> str:
@@ -194,7 +194,7 @@ class Redactor:
         """Return the secrets in the text, by position."""
         if not self.enabled:
             return []
-        found = [*shapes_in(text)] if len(text) >= _SHORTEST else []
+        found = [*find_secret_shapes(text)] if len(text) >= _SHORTEST else []
         for value, name in self.literals.items():
             at = text.find(value)
             while at >= 0:
@@ -240,8 +240,7 @@ class Redactor:
 
     def redact_planned(self, planned: "Planned") -> "Planned":
         """Return a planned change with what people and the model see redacted; path and hashes stay."""
-        changes = {"message": self(planned.message), "diff": self(planned.diff)}
-        return planned.model_copy(update=changes)
+        return planned.model_copy(update={"message": self(planned.message), "diff": self(planned.diff)})
 
     def redact_request(self, request: "ApprovalRequest") -> "ApprovalRequest":
         """Return a request with what a person is shown redacted; arguments stay, as they get executed."""
@@ -251,23 +250,22 @@ class Redactor:
             for one in request.questions
         )
         shown = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
-        changes = {**shown, "questions": questions}
-        return request.model_copy(update=changes)
+        return request.model_copy(update={**shown, "questions": questions})
 
-    def for_bytes(self) -> "Redactor":
+    def for_latin1_bytes(self) -> "Redactor":
         """Return a redactor for bytes decoded as Latin-1, one character each."""
         made = Redactor(enabled=self.enabled)
         made.literals = {v.encode(errors="replace").decode("latin-1"): n for v, n in self.literals.items()}
         return made
 
 
-def count_marks(text: str) -> Counter[str]:
+def count_redaction_marks(text: str) -> Counter[str]:
     return Counter(_MARK.findall(text))
 
 
-def find_new_mark(before: bytes, after: bytes) -> str | None:
+def find_new_redaction_mark(before: bytes, after: bytes) -> str | None:
     """Return a mark that would be written to a file: copied by the model from redacted text."""
-    new = count_marks(after.decode("latin-1")) - count_marks(before.decode("latin-1"))
+    new = count_redaction_marks(after.decode("latin-1")) - count_redaction_marks(before.decode("latin-1"))
     return next(iter(new), None)
 
 
@@ -283,7 +281,7 @@ def _replace_spans(text: str, spans: list[Span], lines: bool) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _literal_forms(secrets: Mapping[str, str]) -> dict[str, str]:
+def _spellings_of_secrets(secrets: Mapping[str, str]) -> dict[str, str]:
     """Return values as spelled in plain text, JSON and URLs, with their names, except any that is part of a mark."""
     found: dict[str, str] = {}
     for name, value in secrets.items():
@@ -365,7 +363,7 @@ class RedactingStream:
         found += [text.find(start, max(line, len(text) - _ON_A_LINE)) for start in _WORDS]
         found += [
             self._open_private_key_start(text),
-            self._shape_start(text),
+            self._partial_shape_start(text),
             *(_partial_secret_start(text, v) for v in self._redact.literals),
         ]
         return min((at for at in found if at >= 0), default=len(text))
@@ -378,7 +376,7 @@ class RedactingStream:
         end = text.find("-----END ", at)
         return at if end < 0 or text.find("-----", end + 9) < 0 else -1
 
-    def _shape_start(self, text: str) -> int:
+    def _partial_shape_start(self, text: str) -> int:
         """Return the start of a shape's first letters at the end of the text, or -1."""
         for size in range(min(_LONGEST_START, len(text)), 0, -1):
             at = len(text) - size
@@ -407,7 +405,7 @@ def redact_file(path: Path, redact: Redactor) -> None:
     """Redact an output file written by a process; a file that can't be rewritten is removed."""
     if not redact.enabled:
         return
-    stream, scratch = RedactingStream(redact.for_bytes()), path.with_name(f".{path.name}.redacted")
+    stream, scratch = RedactingStream(redact.for_latin1_bytes()), path.with_name(f".{path.name}.redacted")
     try:
         scratch.touch(0o600)
         with path.open("rb") as old, scratch.open("wb") as new:

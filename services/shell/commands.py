@@ -15,13 +15,13 @@ from interlock.services.shell.danger import find_danger
 from interlock.services.shell.model import (
     HARMLESS_VARIABLES,
     LineFindings,
+    LineTooComplex,
     ShellCommand,
-    TooMuch,
     Word,
     assignment_label,
     assignment_problem,
+    describe_variable_danger,
     program_name,
-    setting_danger,
     strip_version,
     to_name_set,
 )
@@ -96,7 +96,7 @@ def add_command(
 ) -> None:
     """Add a simple command, and what it runs, to the findings. `level`: number of wrappers around it."""
     if level > _DEEPEST:
-        raise TooMuch("wrappers in wrappers, too deep")
+        raise LineTooComplex("wrappers in wrappers, too deep")
     if not words:
         return
     name = words[0]
@@ -147,7 +147,7 @@ def _to_shell_command(
     words: _Words, text: str, assigns: Sequence[str], inner: _InnerCommands
 ) -> ShellCommand:
     program = known_program_name(words[0].text)
-    set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := setting_danger(a)))
+    set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := describe_variable_danger(a)))
     known = (
         inner.transparent and words[0].text in _HARMLESS
     )  # whatever `exit $?` and `[ "$x" = y ]` stand for
@@ -182,7 +182,7 @@ def _find_inner_commands(words: _Words) -> _InnerCommands:
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES or program in _RUNNERS:
-        return _InnerCommands(opaque="it runs what it reads") if is_fed_instructions(words) else _NOTHING
+        return _InnerCommands(opaque="it runs what it reads") if is_running_its_input(words) else _NOTHING
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
@@ -197,7 +197,7 @@ _IS_INPUT = re.compile(r"-[A-Za-z]*[ftbc]-|--[a-z-]+=-")
 """An option of a runner by which its file is its input."""
 
 
-def is_fed_instructions(words: _Words) -> bool:
+def is_running_its_input(words: _Words) -> bool:
     """Return whether a shell, an interpreter or a runner of targets takes what it runs from its input."""
     program, given = known_program_name(words[0].text), words[1:]
     if program in _RUNNERS:
@@ -430,7 +430,7 @@ def _is_plain_bracket_test(words: _Words) -> bool:
     return bool(words) and words[-1].text == "]" and _is_plain_test(words[:-1])
 
 
-def _has_only_counts(words: _Words) -> bool:
+def _has_only_numbers(words: _Words) -> bool:
     return all(_COUNT.fullmatch(w.text) for w in words)
 
 
@@ -451,7 +451,7 @@ def _is_harmless_assignment(word: Word) -> bool:
 
 _HARMLESS: dict[str, Callable[[_Words], bool]] = {
     **dict.fromkeys((":", "true", "false"), lambda _: True),
-    **dict.fromkeys(to_name_set("break continue return exit shift wait"), _has_only_counts),
+    **dict.fromkeys(to_name_set("break continue return exit shift wait"), _has_only_numbers),
     "test": _is_plain_test,
     "[": _is_plain_bracket_test,
     "read": _is_plain_read,

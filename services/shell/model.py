@@ -139,16 +139,12 @@ class ShellLine:
         return tuple(r for r in self.redirects if not r.is_idle)
 
     @property
-    def danger(self) -> str | None:
-        return next((c.danger for c in self.commands if c.danger), None)
-
-    @property
     def effective(self) -> tuple[ShellCommand, ...]:
         """The commands that a rule must allow."""
         return tuple(c for c in self.commands if not c.transparent)
 
 
-class TooMuch(Exception):  # noqa: N818 - not an error: the line is looked into no further
+class LineTooComplex(Exception):  # noqa: N818 - not an error: the line is looked into no further
     """Stops the analysis; the text says why."""
 
 
@@ -181,7 +177,7 @@ class LineFindings:
 
     def add_command(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
-            raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
+            raise LineTooComplex(f"it has more than {_MOST_COMMANDS} commands")
         self.commands.append(replace(command, fed=self.piped, repeats=self.repeats))
         if command.opaque:
             self.mark_opaque(command.opaque, hidden=not command.sources)
@@ -195,10 +191,10 @@ class LineFindings:
         self.repeats = outer
 
     def count_word(self) -> None:
-        """Count a word. Raise `TooMuch` if there are too many."""
+        """Count a word. Raise `LineTooComplex` if there are too many."""
         self.words += 1
         if self.words > _MOST_WORDS:
-            raise TooMuch(f"it has more than {_MOST_WORDS} words")
+            raise LineTooComplex(f"it has more than {_MOST_WORDS} words")
 
     def count_expanded(self, characters: int) -> None:
         """Count what braces make of a word; bash holds all of it in memory at once."""
@@ -255,7 +251,7 @@ def assignment_label(name: str, value: str) -> str:
     return f"{name}={value}" if name in STAGES and not _OWN_STAGE.fullmatch(value) else name
 
 
-def setting_danger(name: str) -> str | None:
+def describe_variable_danger(name: str) -> str | None:
     """Return a clause saying why setting it for other commands is dangerous, or None."""
     if name.partition("=")[0] in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return None

@@ -12,15 +12,15 @@ from functools import lru_cache
 from interlock.services.shell.commands import add_command
 from interlock.services.shell.model import (
     LineFindings,
+    LineTooComplex,
     Redirect,
     ShellCommand,
     ShellLine,
-    TooMuch,
     Word,
     assignment_label,
     assignment_problem,
+    describe_variable_danger,
     literal_word,
-    setting_danger,
 )
 from interlock.services.shell.words import WordReader, may_hold_pattern
 from interlock.state.text import visible
@@ -52,12 +52,12 @@ def parse_shell_line(line: str) -> ShellLine:
     )
 
 
-def find_commands(words: Sequence[Word]) -> Sequence[ShellCommand]:
+def commands_run_by_words(words: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return every command that runs where these words are one, as at the beginning of a line."""
     found = LineFindings(_parse_into)
     try:
         add_command(found, words, " ".join(word.text for word in words), ())
-    except TooMuch as much:
+    except LineTooComplex as much:
         found.mark_opaque(str(much))
     return found.commands
 
@@ -71,7 +71,7 @@ def _parse_into(line: str, found: LineFindings) -> None:
         return
     try:
         _CommandReader(line, found).read_program()
-    except TooMuch as much:
+    except LineTooComplex as much:
         found.mark_opaque(str(much))
         found.unread = True
 
@@ -194,7 +194,7 @@ class _CommandReader(WordReader):
             add_command(self.found, words, text, place.assigns)
         for name in () if words else place.assigns:
             self.found.assigns.append(name)
-            if clause := setting_danger(name):
+            if clause := describe_variable_danger(name):
                 self.found.add_command(ShellCommand(text, (), (name,), danger=clause))
         place.words, place.assigns, place.begun = [], [], False
 
@@ -209,7 +209,7 @@ class _CommandReader(WordReader):
     def _read_operator(self, operator: str) -> None:
         place = self.state
         if operator == "(":
-            self._open_paren()
+            self._read_open_parenthesis()
             return
         self.at += len(operator)
         if place.owed and operator != "\n":
@@ -235,7 +235,7 @@ class _CommandReader(WordReader):
     def _is_looping(self) -> bool:
         return self.loops > 0 or not {"while", "do"}.isdisjoint(self.state.open)
 
-    def _open_paren(self) -> None:
+    def _read_open_parenthesis(self) -> None:
         place = self.state
         function = _FUNCTION.match(self.text, self.at)
         if function or place.begun or place.closed:
@@ -313,13 +313,13 @@ class _CommandReader(WordReader):
         """Read `for x in …`, or `for x` without words."""
         head = _FOR.match(self.text, self.at)
         name = head[1] if head else ""
-        if head is None or assignment_problem(name, "x") or setting_danger(name):
+        if head is None or assignment_problem(name, "x") or describe_variable_danger(name):
             self.record_doubt("a loop whose variable may change what commands do")
         self.at = head.end() if head else self.at
         if head and head[2]:
             words = self._read_words_to(";\n")
             self.found.values += [(name, word) for word in words]
-            if self._is_set_once(name) and not any(w.foreign for w in words):
+            if self._is_loop_variable_set_once(name) and not any(w.foreign for w in words):
                 self.of_line[name] = len(self.state.open)
                 self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
         elif self.text.startswith("((", self.at + 1):
@@ -328,7 +328,7 @@ class _CommandReader(WordReader):
         self.state.open.append("while")
         self.state.closed, self.state.owed = bool(head and head[2]), False
 
-    def _is_set_once(self, name: str) -> bool:
+    def _is_loop_variable_set_once(self, name: str) -> bool:
         """Return whether nothing but one loop gives the variable a value."""
         others = re.search(rf"\b({name}\+?=|read\b)", self.text)
         return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1

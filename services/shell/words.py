@@ -5,7 +5,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.services.shell.model import LineFindings, Redirect, ShellCommand, TooMuch, Word, to_name_set
+from interlock.services.shell.model import (
+    LineFindings,
+    LineTooComplex,
+    Redirect,
+    ShellCommand,
+    Word,
+    to_name_set,
+)
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
@@ -123,27 +130,27 @@ class WordReader:
 
     def _read_piece(self, scan: _WordScan) -> bool:
         """Read a run of plain characters, a quoted piece or an expansion; return False at the end of the word."""
-        plain = _PLAIN.match(self.text, self.at)
-        char = self.text[self.at]
-        if plain:
+        if plain := _PLAIN.match(self.text, self.at):
             scan.known.append(plain[0])
             self.at = plain.end()
-        elif char in "<>" and self.text.startswith("(", self.at + 1):
-            self.record_doubt("a process substitution isn't understood")
-            self._read_substitution()
-            scan.mark_dynamic()
-        elif char in _ENDS_WORD:
-            return False
-        elif char == "\\":
-            self._read_escape(scan)
-        elif char == "'":
-            self._read_single_quoted(scan)
-        elif char == '"':
-            self._read_double_quoted(scan)
-        elif char == "$" or char == "`":
-            self._read_dollar(scan, quoted=False)
-        else:
-            self._read_special(scan, char)
+            return True
+        match self.text[self.at]:
+            case "<" | ">" if self.text.startswith("(", self.at + 1):
+                self.record_doubt("a process substitution isn't understood")
+                self._read_substitution()
+                scan.mark_dynamic()
+            case char if char in _ENDS_WORD:
+                return False
+            case "\\":
+                self._read_escape(scan)
+            case "'":
+                self._read_single_quoted(scan)
+            case '"':
+                self._read_double_quoted(scan)
+            case "$" | "`":
+                self._read_dollar(scan, quoted=False)
+            case char:
+                self._read_special(scan, char)
         return True
 
     def _read_special(self, scan: _WordScan, char: str) -> None:
@@ -204,7 +211,9 @@ class WordReader:
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
             scan.mark_dynamic(
-                splits=several, wild=several, foreign=not self._is_known_from_line(source, quoted, before)
+                splits=several,
+                wild=several,
+                foreign=not self._is_value_known_from_line(source, quoted, before),
             )
         else:
             scan.known.append("$")
@@ -221,7 +230,7 @@ class WordReader:
         self.at = known.end()
         return True
 
-    def _is_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
+    def _is_value_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
         """Return whether the value depends on the line and on what its commands print, and on no file's name.
         Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
 
@@ -260,7 +269,7 @@ class WordReader:
     def _read_substitution(self) -> None:
         self._level += 1
         if self._level > _DEEPEST:
-            raise TooMuch("it is nested too deeply")
+            raise LineTooComplex("it is nested too deeply")
         self.at += 2
         self.read_program(nested=True)
         if self.at >= len(self.text):

@@ -132,7 +132,7 @@ def apply_restore(work: RestorePlan, *, durable: bool) -> None:
                     create_file(at, data, bits, umask)
     stay = [(path, mode) for path, mode in opened if os.path.lexists(root / path)]
     for path, mode in sorted([*work.folders, *stay], reverse=True):  # inner ones first
-        _set_mode(root / path, mode)
+        _set_folder_mode(root / path, mode)
 
 
 def _parent_folder_sort_key(path: str) -> list[str]:
@@ -149,12 +149,12 @@ def _make_folders_writable(work: RestorePlan) -> list[tuple[str, int]]:
         with suppress(OSError):  # doesn't exist yet
             mode = stat.S_IMODE(folder.lstat().st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
-                _set_mode(folder, mode | stat.S_IRWXU)
+                _set_folder_mode(folder, mode | stat.S_IRWXU)
                 opened += [(path, mode)] if path not in known else []
     return opened
 
 
-def _set_mode(folder: Path, mode: int) -> None:
+def _set_folder_mode(folder: Path, mode: int) -> None:
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         os.chmod(opened, mode)  # noqa: PTH101 - by descriptor, not by name

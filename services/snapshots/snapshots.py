@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
-from interlock.services.files.ignore import find_git_directory, git_index_path
+from interlock.services.files.ignore import find_shared_git_directory, git_index_path
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
@@ -187,7 +187,7 @@ class ShadowRepository:
             yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
         yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
-    def find_blob_source(self, root: Path) -> "BlobSource | None":
+    def find_user_repository_blobs(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
         is small.
 
@@ -197,7 +197,7 @@ class ShadowRepository:
         top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
         if top is None:
             return None
-        index, objects = git_index_path(top), find_git_directory(top) / "objects"
+        index, objects = git_index_path(top), find_shared_git_directory(top) / "objects"
         try:
             found = index.lstat()
         except OSError:
@@ -315,7 +315,7 @@ class ShadowRepository:
     def pack_snapshot(self, commit: str, base: str) -> bytes:
         """Return all objects of a snapshot that `base`, and the repositories that this one borrows from, don't
         have."""
-        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_paths()))
+        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_trees()))
         return self._run_git("pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}")
 
     def add_packs(self, packs: Sequence[bytes]) -> None:
@@ -350,7 +350,7 @@ class ShadowRepository:
             return False
         return Path(objects).is_dir()
 
-    def _borrowed_paths(self) -> list[str]:
+    def _borrowed_trees(self) -> list[str]:
         try:
             return [(self.folder / _BORROWED).read_text()]
         except FileNotFoundError:
@@ -368,7 +368,7 @@ class ShadowRepository:
         )
         return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
-    def index_entries(self, old: str, new: str) -> str:
+    def format_index_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
         raw = self._run_git("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
@@ -493,7 +493,6 @@ class WorkspaceSnapshots:
     ) -> None:
         """`repository`: another one than the workspace's own."""
         self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
-        self.name, self.folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: WorkspaceTree | None = None
         self._under_way: WorkspaceTree | None = None
@@ -510,18 +509,18 @@ class WorkspaceSnapshots:
             beside = (
                 None
                 if self._tree or self._index_path.exists()
-                else self.repository.find_blob_source(self._workspace.root)
+                else self.repository.find_user_repository_blobs(self._workspace.root)
             )
             try:
-                return self._take_with_source(ref, changed, beside)
+                return self._take_snapshot_with_blobs(ref, changed, beside)
             except SnapshotError:
                 if beside is None:
                     raise
-                return self._take_with_source(
+                return self._take_snapshot_with_blobs(
                     ref, changed, None
                 )  # the other repository is damaged, or was changed meanwhile
 
-    def _take_with_source(self, ref: str, changed: str, beside: BlobSource | None) -> str:
+    def _take_snapshot_with_blobs(self, ref: str, changed: str, beside: BlobSource | None) -> str:
         self._under_way = tree = self._tree or self._load_tree()
         self._tree = None  # invalid if this fails
         layout = b""
@@ -554,7 +553,7 @@ class WorkspaceSnapshots:
 
     @property
     def _index_path(self) -> Path:
-        return self.folder / _INDEX
+        return self.repository.folder / _INDEX
 
     def _load_tree(self) -> WorkspaceTree:
         try:

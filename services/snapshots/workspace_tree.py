@@ -112,9 +112,9 @@ class WorkspaceTree:
         for folder, paths in groupby(sorted(due, key=parent_folder), parent_folder):
             yield from self._read_files(folder, paths)
 
-    def count_files(self) -> int:
-        """Count the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
-        return len(self._scan_folders([""])[0])
+    def list_paths(self) -> list[str]:
+        """Return the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
+        return self._scan_folders([""])[0]
 
     def _scan_folders(self, pending: list[str]) -> tuple[list[str], dict[str, FileState]]:
         """Return new or changed paths, and the files now removed or ignored."""

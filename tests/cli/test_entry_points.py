@@ -38,11 +38,14 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_entry_of_a_room_loads_and_every_file_is_one_of_a_room() -> None:
-    found = (file.parent for file in ROOT.glob("*/entry_points.txt"))
-    files = {folder.name for folder in found if folder.suffix != ".egg-info"}  # of an editable installation
+    found = {file.parent.relative_to(ROOT) for file in ROOT.glob("*/entry_points.txt")}
+    files = {str(folder) for folder in found if folder.suffix != ".egg-info"}  # of an editable installation
     assert {"web", "acp", "fleet", "telemetry"} <= files <= {*MAY_IMPORT}
     ours = [one for group in GROUPS for one in find_entry_points(group) if one.value.startswith("interlock.")]
-    assert {one.module.split(".")[1] for one in ours} <= files
+    assert {one.module.split(".")[1] for one in ours} <= {
+        *files,
+        "cli",
+    }  # commands of a part lie with the others
     assert all(callable(one.load()) for one in ours)
 
 
@@ -50,7 +53,15 @@ def test_a_command_of_a_room_is_registered_by_that_room() -> None:
     for name, command in COMMANDS.items():
         if command.module.endswith("/"):
             entry = find_entry_point("interlock.commands", name)
-            assert entry is not None and entry.module.startswith(f"interlock.{command.module[:-1]}.")
+            room = command.module[:-1] if "/" not in command.module[:-1] else "cli.commands"
+            assert entry is not None and entry.module.startswith(f"interlock.{room}.")
+
+
+def test_a_part_that_an_installation_can_lack_registers_in_its_folder() -> None:
+    for file in ROOT.glob("*/*/entry_points.txt"):
+        folder = ".".join(file.parent.relative_to(ROOT).parts)
+        (part,) = [one for one in find_entry_points("interlock.parts") if folder in one.value]
+        assert part.module.startswith(f"interlock.{folder}") and part.load()
 
 
 def test_another_package_adds_a_command_and_a_line_of_doctor(

@@ -1,6 +1,5 @@
 """`stats` adds up what runs did; `store prune` deletes ended runs by age and size, and never a parked one."""
 
-import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,7 +88,7 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
     for by, key in ((b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")):
         request = Request({"type": "http", "query_string": by, "headers": []})
-        made = asyncio.run(get_statistics(SimpleNamespace(client=Client.for_this_user()), request))
+        made = get_statistics(SimpleNamespace(client=Client.for_this_user()), request)
         assert made["chart"]["bars"] == [{"key": key, "part": 1.0, "shown": "$0.0099"}]
         (row,) = made["rows"]
         assert row[:3] == [key, "4", "5"] and row[-1] == "1 model, 1 refused"

@@ -18,7 +18,7 @@ from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.place import Place, calls
 from mcp_servers.sdk import NOTED, Behind
 
-from interlock.services.mcp.tokens import TokenFile
+from interlock.services.mcp.sign_in import TokenFile
 
 Auth = Callable[..., tuple[int, str]]
 ADD = calls(("mcp_sdk_add", {"a": 2, "b": 3}))

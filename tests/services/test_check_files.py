@@ -38,7 +38,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("kind", "path"), [(k, p) for k, paths in KINDS.items() for p in paths.split()])
 def test_a_path_is_a_test_by_the_runners_own_patterns(kind: str, path: str) -> None:
-    assert CheckTable("make test").kind_of(path) == kind
+    assert CheckTable("make test").file_kind(path) == kind
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_a_path_is_a_test_by_the_runners_own_patterns(kind: str, path: str) -> N
     ],
 )
 def test_a_project_and_a_line_say_what_else_is_a_test(line: str, path: str, files: dict[str, str]) -> None:
-    assert CheckTable(line, files.get).kind_of(path) == "test"
-    assert CheckTable("make").kind_of(path) != "test"
+    assert CheckTable(line, files.get).file_kind(path) == "test"
+    assert CheckTable("make").file_kind(path) != "test"
 
 
 RUST = """pub fn half(n: i32) -> i32 { n * 2 } // "}

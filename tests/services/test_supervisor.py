@@ -19,7 +19,7 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
-from interlock.services.process.supervisor import describe_escapes, describe_process_limit
+from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
 from interlock.services.process.supervisor_client import PROGRAM
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -226,9 +226,9 @@ def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
 
 
 def test_only_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert describe_escapes() is None
+    assert describe_possible_escapes() is None
     monkeypatch.setattr(supervisor, "LINUX", False)
-    assert "process group" in (describe_escapes() or "")
+    assert "process group" in (describe_possible_escapes() or "")
 
 
 ASKED_FOR = os.environ.get("INTERLOCK_FORK_BOMB")  # a test finds none of these variables

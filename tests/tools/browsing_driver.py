@@ -10,7 +10,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallKey
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools.browser_action import BrowserActionArgs, run_browser_action
+from interlock.tools.browser.action import BrowserActionArgs, run_browser_action
 
 
 async def main(folder: Path, url: str) -> None:

@@ -31,7 +31,7 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallView, ToolError, ToolResult, error_result_of
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools.browser_action import (
+from interlock.tools.browser.action import (
     TOOL,
     BrowserActionArgs,
     find_chromium,

@@ -116,7 +116,7 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
     own = ["Conversation", "Files", "Decisions of people", "Path", "Timeline", "Tokens and cost"]
     own.append("What the model was given")
     assert headings[1:] == own
-    svg = desk.cli("diagram", "main", "--format", "svg").out.encode()
+    svg = desk.cli("diagram", "main", "--format", "svg").out
     for summary in re.findall(
         r"<summary>.*?</summary>|<h1>.*?</h1>|<td>.*?</td>", export_page(told, svg), re.DOTALL
     ):

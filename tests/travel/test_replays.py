@@ -25,7 +25,7 @@ from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, recorded_run
 from interlock.graphs.graph import Graph
-from interlock.graphs.session_hooks import cached_session_graph
+from interlock.graphs.hook_nodes import cached_session_graph
 
 Replies = list[dict[str, Any]]
 

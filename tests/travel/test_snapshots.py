@@ -250,7 +250,7 @@ def test_what_the_repository_has_stored_is_copied_from_it_and_needs_it_no_more(
     work.joinpath("d", "edited").write_bytes(b"new")
     work.joinpath("d", "deep", "gone").unlink()
     work.joinpath("link").symlink_to("same")
-    beside = shots.repository.find_blob_source(work)
+    beside = shots.repository.find_user_repository_blobs(work)
     assert beside is not None and len(beside.blobs) == 4
     commit, tree = shots.take_snapshot(REF), tree_of(work)
     shutil.rmtree(work / ".git")

@@ -7,7 +7,7 @@ with the file's indentation and typography (a three-way merge with `old` as its 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -377,32 +377,14 @@ def normalize_like(text: str, piece: str) -> str:
     return piece
 
 
-@dataclass(frozen=True)
-class TypographyUndoer:
-    """Undoes, in new text, typography that the model introduced into `old`."""
-
-    families: str
-    """ASCII characters for which the model made up typographic variants."""
-    kept: str
-    """Typographic characters in the file's own text."""
-
-    def __call__(self, piece: str) -> str:
-        if not self.families or piece.isascii():
-            return piece
-        return "".join(self._undo_char(char) for char in piece)
-
-    def _undo_char(self, char: str) -> str:
-        plain = _TO_PLAIN.get(char)
-        return plain if plain and plain in self.families and char not in self.kept else char
-
-
-def make_typography_undoer(old: str, window: str) -> TypographyUndoer:
-    """Return an undoer built from the differences between `old` and the `window` of the file it matches."""
+def make_typography_undoer(old: str, window: str) -> Callable[[str], str]:
+    """Return a function that undoes, in new text, the typography by which `old` differs from the `window` of the file
+    it matches; typographic characters of the file's own text stay."""
     made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
     if made_up & {"'", '"'}:
         made_up |= {"'", '"'}
-    kept = "".join(char for char in set(window) if char in _TO_PLAIN)
-    return TypographyUndoer("".join(made_up), kept)
+    table = {ord(char): plain for char, plain in _TO_PLAIN.items() if plain in made_up and char not in window}
+    return lambda piece: piece.translate(table)
 
 
 def text_before_on_line(text: str, place: int) -> str:

@@ -63,6 +63,11 @@ class Search:
     ignore_files: tuple[Path, ...] = ()
     """Additional ignore files, with patterns relative to `root`."""
 
+    @property
+    def names_node_modules(self) -> bool:
+        """Whether it begins in a `node_modules`, which is left out elsewhere."""
+        return any("node_modules" in path.parts for path in self.paths)
+
 
 @cache
 def find_ripgrep() -> str | None:
@@ -82,14 +87,20 @@ def _find_ripgrep_in_wheel() -> str | None:
 def ripgrep_argv(program: str, search: Search) -> list[str]:
     """Return the ripgrep command line, with its output capped."""
     argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
-    argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_output_options(search)]
+    argv += ["--no-ignore-global", "--no-ignore-dot", "--null", "--line-number", "--with-filename"]
+    argv += ["--no-heading", f"--max-columns={LINE_BYTES}", "--max-columns-preview"]
+    argv += [f"--before-context={search.before}", f"--after-context={search.after}"]
+    if search.most_per_file:
+        argv.append(f"--max-count={search.most_per_file}")
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
     argv.append("--case-sensitive" if search.case_sensitive else "--ignore-case")
     if search.all_files:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
-    globs = [search.include] if search.include else []
-    argv += [f"--iglob={glob}" for glob in (*globs, *_PRIVATE, *_excluded_globs(search))]
+    globs = [search.include, *_PRIVATE] if search.include else [*_PRIVATE]
+    if not search.all_files and not search.names_node_modules:
+        globs.append("!node_modules")
+    argv += [f"--iglob={glob}" for glob in globs]
     return [
         "bash",
         "-c",
@@ -100,18 +111,6 @@ def ripgrep_argv(program: str, search: Search) -> list[str]:
         "--",
         *map(str, search.paths),
     ]
-
-
-def _output_options(search: Search) -> list[str]:
-    limit = [f"--max-count={search.most_per_file}"] if search.most_per_file else []
-    lines = ["--line-number", "--with-filename", "--no-heading"]
-    cut = [f"--max-columns={LINE_BYTES}", "--max-columns-preview"]
-    return [*lines, *cut, f"--before-context={search.before}", f"--after-context={search.after}", *limit]
-
-
-def _excluded_globs(search: Search) -> list[str]:
-    inside = any("node_modules" in path.parts for path in search.paths)
-    return [] if search.all_files or inside else ["!node_modules"]
 
 
 def matching_line_numbers_argv(program: str, search: Search, pattern: str) -> list[str]:
@@ -143,15 +142,6 @@ _UNKNOWN = "\ufffd"
 """Replaces bytes that aren't UTF-8."""
 
 
-@dataclass(frozen=True)
-class FoundLines:
-    """Matches and their context lines."""
-
-    lines: list[Line]
-    more: bool
-    """ripgrep was stopped early: there are more."""
-
-
 class Grep:
     """The searches of one call. Raises `ToolError`."""
 
@@ -166,23 +156,22 @@ class Grep:
             )
         self._program = program
 
-    async def find_lines(self, search: Search, exclude: str | None) -> FoundLines:
-        """Return ripgrep's findings, sorted by path and number; lines matching `exclude` aren't matches. They aren't
-        verified: `keep_showable_lines` decides which lines of a file may be shown.
+    async def find_lines(self, search: Search, exclude: str | None) -> tuple[list[Line], bool]:
+        """Return ripgrep's findings, sorted by path and number, and whether it was stopped early, as there are more.
 
-        Not yet verified: `shown` decides which lines of a file may be shown.
+        Lines matching `exclude` aren't matches. They aren't verified: `keep_showable_lines` decides which lines of a
+        file may be shown.
         """
         ended = await self._run_ripgrep(ripgrep_argv(self._program, self._add_ignore_files(search)), search)
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
         if exclude:
             lines = await self._unmark_excluded(lines, search, exclude)
-        return FoundLines(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
+        return lines, len(ended.output.encode()) >= OUTPUT_BYTES
 
     def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
         """Return the lines of a file that exist and may be shown."""
-        inside = any("node_modules" in path.parts for path in search.paths)
         workspace = self._context.workspace
-        if not self._no_ignore and not inside and workspace.ignored(path):
+        if not self._no_ignore and not search.names_node_modules and workspace.ignored(path):
             return []
         return list(
             verify_lines((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore)

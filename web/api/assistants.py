@@ -1,9 +1,8 @@
 """assistants: workflows as assistants, and those that programs make of them with a configuration of their own."""
 
-import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, served
-from interlock.engine.client.served import Served
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
@@ -24,27 +22,15 @@ from interlock.web.api.payloads import (
     matches_filter,
     paginate,
     parse_uuid,
-    read_object,
-    read_strings,
+    read_object_field,
+    read_string_list_field,
     select_fields,
-    to_json_types,
 )
-from interlock.web.api.prompt_dialect import Dialect, dialect_of_workflow
+from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import Threads
-from interlock.web.endpoints import RefusedError, read_body
+from interlock.web.endpoints import RefusedError, read_json_body
 
 _EDITABLE_FIELDS = ("graph_id", "config", "context", "metadata", "name", "description")
-
-
-@dataclass(frozen=True)
-class AssistantChoice:
-    """The assistant of a run."""
-
-    assistant: str
-    graph: str
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Assistants:
@@ -52,75 +38,68 @@ class Assistants:
         self.client, self.home, self._threads = client, client.home, threads
         self._begun = time.time()
 
-    def _visible_graphs(self) -> dict[str, str]:
-        """Workflow → what it does; those of the user, then ours."""
+    def _visible_graph_summaries(self) -> dict[str, str]:
+        """Return what each workflow that a request sees does, by its name: those of the user, then ours."""
         own, _ = self.client.list_user_workflows()
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, about: str) -> Served:
+    def _system_assistant(self, graph: str, summary: str) -> served.Served:
         kept = {
             "graph_id": graph,
             "name": graph,
-            "description": about or None,
+            "description": summary or None,
             "metadata": {"created_by": "system"},
         }
-        return Served(assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun)
+        return served.Served(
+            assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
+        )
 
-    def list_visible(self) -> list[Served]:
-        """The newest first."""
-        system = [self._system_assistant(graph, about) for graph, about in self._visible_graphs().items()]
+    def list_visible_assistants(self) -> list[served.Served]:
+        """Return the assistants that a request sees, the newest first."""
+        system = [
+            self._system_assistant(graph, about) for graph, about in self._visible_graph_summaries().items()
+        ]
         made = [one for one in served.all_served(self.home, "assistant") if is_visible("assistants", one)]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, name: object) -> Served:
-        """By id, or by the workflow's name. Raises `RefusedError`."""
-        text = str(name)
+    def find_assistant(self, id_or_graph: object) -> served.Served:
+        """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
+        text = str(id_or_graph)
         try:
             wanted = str(UUID(text))
         except ValueError:
-            graphs = self._visible_graphs()
+            graphs = self._visible_graph_summaries()
             if text in graphs:
                 return self._system_assistant(text, graphs[text])
             raise RefusedError(
-                422, f"Invalid assistant: {text[:80]!r}. Must be one of: {_joined_names(graphs)}"
+                422, f"Invalid assistant: {text[:80]!r}. Must be one of: {', '.join(sorted(graphs))}"
             ) from None
         if (found := served.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
             return found
-        for graph, about in self._visible_graphs().items():
+        for graph, about in self._visible_graph_summaries().items():
             if assistant_id_of_workflow(graph) == wanted:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def choose_assistant(self, name: object) -> AssistantChoice:
-        if not name:
+    def require_assistant(self, id_or_graph: object) -> served.Served:
+        """Return the assistant of a run. Raises `RefusedError`."""
+        if not id_or_graph:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
-        found = self.find_assistant(name)
-        about = read_object(found.body, "metadata")
-        return AssistantChoice(
-            found.id,
-            found.body["graph_id"],
-            read_object(found.body, "config"),
-            read_object(found.body, "context"),
-            about,
-        )
+        return self.find_assistant(id_or_graph)
 
-    def dialect_of_graph(self, graph: str) -> Dialect:
-        """Return how programs speak to a workflow."""
-        return dialect_of_workflow(self.client.workflow(graph))
-
-    def assistant_json(self, one: Served) -> dict[str, Any]:
+    def assistant_json(self, assistant: served.Served) -> dict[str, Any]:
         return {
-            "assistant_id": one.id,
-            "graph_id": one.body["graph_id"],
-            "config": read_object(one.body, "config"),
-            "context": read_object(one.body, "context"),
-            "metadata": read_object(one.body, "metadata"),
-            "name": one.body.get("name"),
-            "created_at": iso_time(one.at),
-            "updated_at": iso_time(one.body.get("updated", one.at)),
-            "version": one.body.get("version", 1),
-            "description": one.body.get("description"),
+            "assistant_id": assistant.id,
+            "graph_id": assistant.body["graph_id"],
+            "config": read_object_field(assistant.body, "config"),
+            "context": read_object_field(assistant.body, "context"),
+            "metadata": read_object_field(assistant.body, "metadata"),
+            "name": assistant.body.get("name"),
+            "created_at": iso_time(assistant.at),
+            "updated_at": iso_time(assistant.body.get("updated", assistant.at)),
+            "version": assistant.body.get("version", 1),
+            "description": assistant.body.get("description"),
         }
 
     # The routes
@@ -128,35 +107,33 @@ class Assistants:
     async def get_assistant(self, request: Request) -> Response:
         return json_response(self.assistant_json(self._assistant_from_path(request)))
 
-    def _assistant_from_path(self, request: Request) -> Served:
+    def _assistant_from_path(self, request: Request) -> served.Served:
         name = request.path_params["assistant"]
         try:
             UUID(name)
         except ValueError:
-            if name not in self._visible_graphs():
+            if name not in self._visible_graph_summaries():
                 raise RefusedError(422, "Invalid assistant ID: must be a UUID") from None
-        try:
+        with suppress(NotFoundError):
             found = self.find_assistant(name)
-        except NotFoundError:
-            found = None
-        if found is None or not (found.body.get("app") or can_see_system_assistant(found)):
-            raise NotFoundError(f"Assistant {name} not found")
-        return found
+            if found.body.get("app") or can_see_system_assistant(found):
+                return found
+        raise NotFoundError(f"Assistant {name} not found")
 
-    def _matching_assistants(self, given: Mapping[str, Any]) -> list[Served]:
-        graph, name = given.get("graph_id"), str(given.get("name") or "").lower()
+    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[served.Served]:
+        graph, name = body.get("graph_id"), str(body.get("name") or "").lower()
         return [
             one
-            for one in self.list_visible()
+            for one in self.list_visible_assistants()
             if graph in (None, "", one.body["graph_id"])
             and name in str(one.body.get("name") or "").lower()
-            and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
+            and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
         ]
 
-    async def search_assistants(self, request: Request) -> Response:
-        given = await read_body(request)
-        fields = frozenset(read_strings(given, "select"))
-        found = await asyncio.to_thread(self._matching_assistants, given)
+    def search_assistants(self, request: Request) -> Response:
+        given = request.state.given
+        fields = frozenset(read_string_list_field(given, "select"))
+        found = self._list_matching_assistants(given)
         by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
         found.sort(
             key=lambda one: str(self.assistant_json(one)[by] or "").lower(), reverse=not first_is_least
@@ -167,20 +144,20 @@ class Assistants:
         )
 
     async def count_assistants(self, request: Request) -> Response:
-        return json_response(len(self._matching_assistants(await read_body(request))))
+        return json_response(len(self._list_matching_assistants(await read_json_body(request))))
 
     async def create_assistant(self, request: Request) -> Response:
-        given = await read_body(request)
+        given = await read_json_body(request)
         graph = str(given.get("graph_id"))
-        if graph not in (graphs := self._visible_graphs()):
-            raise NotFoundError(f"Graph {graph!r} not found. Expected one of {_joined_names(graphs)}.")
+        if graph not in (graphs := self._visible_graph_summaries()):
+            raise NotFoundError(f"Graph {graph!r} not found. Expected one of {', '.join(sorted(graphs))}.")
         name = parse_uuid(given.get("assistant_id") or uuid4(), "assistant")
-        there = next((one for one in self.list_visible() if one.id == name), None)
+        there = next((one for one in self.list_visible_assistants() if one.id == name), None)
         if there is not None:
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Assistant {name} already exists")
             return json_response(self.assistant_json(there))
-        kept = {**{key: given.get(key) for key in _EDITABLE_FIELDS}, **merge_config_and_context(given)} | {
+        kept = {**{key: given.get(key) for key in _EDITABLE_FIELDS}, **derive_config_and_context(given)} | {
             "version": 1,
             "name": given.get("name") or "Untitled",
             **ownership_fields(),
@@ -188,7 +165,7 @@ class Assistants:
         kept["versions"] = [{**kept, "at": time.time()}]
         return json_response(self.assistant_json(served.serve(self.home, "assistant", name, kept)))
 
-    def _editable_assistant(self, request: Request) -> Served:
+    def _require_editable_assistant(self, request: Request) -> served.Served:
         found = self._assistant_from_path(request)
         if served.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
@@ -198,9 +175,9 @@ class Assistants:
         return found
 
     async def update_assistant(self, request: Request) -> Response:
-        found, given = self._editable_assistant(request), await read_body(request)
-        metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
-        given |= merge_config_and_context(given)
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
+        metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
+        given |= derive_config_and_context(given)
         changed = {key: given[key] for key in _EDITABLE_FIELDS if given.get(key) is not None} | {
             "metadata": metadata
         }
@@ -213,80 +190,69 @@ class Assistants:
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
     async def delete_assistant(self, request: Request) -> Response:
-        name = self._editable_assistant(request).id
+        name = self._require_editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
-            await self._threads.remove_matching({"assistant_id": name})
+            await self._threads.remove_matching_threads({"assistant_id": name})
         served.unserve(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def list_versions(self, request: Request) -> Response:
-        found, given = self._assistant_from_path(request), await read_body(request)
+        found, given = self._assistant_from_path(request), await read_json_body(request)
         shown = [
             {
-                **self.assistant_json(Served(found.id, "", "", one, found.at)),
+                **self.assistant_json(served.Served(found.id, "", "", one, found.at)),
                 "created_at": iso_time(one.get("at", found.at)),
             }
             for one in found.body["versions"]
-            if matches_filter(read_object(given, "metadata"), one.get("metadata"))
+            if matches_filter(read_object_field(given, "metadata"), one.get("metadata"))
         ]
         return json_response(
             [{k: v for k, v in one.items() if k != "updated_at"} for one in paginate(given, shown)[0]]
         )
 
     async def set_latest_version(self, request: Request) -> Response:
-        found, given = self._editable_assistant(request), await read_body(request)
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
         served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
-    def _compile_graph(self, one: Served) -> tuple[Pipeline, Any]:
+    def _compile_assistant_graph(self, assistant: served.Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        config: dict[str, Any] = {"configurable": {}, **read_object(one.body, "config")}
-        found = self.client.workflow(one.body["graph_id"]).configured(config)
+        config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
+        found = self.client.workflow(assistant.body["graph_id"]).with_config(config)
         return found, found.compile()
 
-    async def get_schemas(self, request: Request) -> Response:
+    def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
+        workflow, graph = self._compile_assistant_graph(one)
+        found = _graph_json_schemas(graph)
+        kinds = dialect_of_workflow(workflow).schemas(workflow)
+        found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
+        return json_response({"graph_id": one.body["graph_id"], **found})
 
-        def read() -> dict[str, Any]:
-            workflow, graph = self._compile_graph(one)
-            found = _graph_schemas(graph)
-            kinds = dialect_of_workflow(workflow).schemas(workflow)
-            found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
-            return {"graph_id": one.body["graph_id"], **found}
-
-        return json_response(await asyncio.to_thread(read))
-
-    async def get_graph(self, request: Request) -> Response:
+    def get_graph(self, request: Request) -> Response:
         one, xray = self._assistant_from_path(request), request.query_params.get("xray", "")
         depth: Any = (
             int(xray) if xray.isdecimal() else {"true": True, "false": False, "": False}.get(xray.lower())
         )
         if depth is None or xray == "0":
             raise RefusedError(422, f"xray must be true, false or a depth from 1, not {xray!r}.")
+        drawn = self._compile_assistant_graph(one)[1].get_graph(xray=depth).to_json()
+        for node in drawn["nodes"]:
+            node["data"] = {"name": node["id"]} if "data" in node else None
+        nodes = [{k: v for k, v in node.items() if v is not None} for node in drawn["nodes"]]
+        return json_response({**drawn, "nodes": nodes})
 
-        def read() -> Any:
-            drawn = self._compile_graph(one)[1].get_graph(xray=depth).to_json()
-            for node in drawn["nodes"]:
-                node["data"] = {"name": node["id"]} if "data" in node else None
-            return {**drawn, "nodes": [{k: v for k, v in n.items() if v is not None} for n in drawn["nodes"]]}
-
-        return json_response(to_json_types(await asyncio.to_thread(read)))
-
-    async def get_subgraphs(self, request: Request) -> Response:
+    def get_subgraphs(self, request: Request) -> Response:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
-
-        def read() -> Any:
-            found = self._compile_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
-            return {name: _graph_schemas(graph) for name, graph in found}
-
-        return json_response(await asyncio.to_thread(read))
+        found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
+        return json_response({name: _graph_json_schemas(graph) for name, graph in found})
 
 
-def _graph_schemas(graph: Any) -> dict[str, Any]:
+def _graph_json_schemas(graph: Any) -> dict[str, Any]:
     return {
         "input_schema": _schema_or_none(graph.get_input_jsonschema),
         "output_schema": _schema_or_none(graph.get_output_jsonschema),
@@ -303,24 +269,20 @@ def _build_state_schema(graph: Any) -> Any:
     return made.model_json_schema()
 
 
-def _schema_or_none(read: Any) -> Any:
-    """A schema; None: the types have none."""
+def _schema_or_none(build_schema: Any) -> Any:
+    """Return a schema; None if the types have none."""
     try:
-        return read()
+        return build_schema()
     except (PydanticUserError, InterlockError, TypeError, AttributeError):
         return None
 
 
-def merge_config_and_context(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
-    config, context = read_object(given, "config"), read_object(given, "context")
-    known = read_object(config, "configurable")
+def derive_config_and_context(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
+    config, context = read_object_field(body, "config"), read_object_field(body, "context")
+    known = read_object_field(config, "configurable")
     if context and known:
         raise RefusedError(400, "Cannot specify both configurable and context. Prefer setting context alone.")
     if context:
         return {"config": {**config, "configurable": context}, "context": context}
     return {"context": known} if known else {}
-
-
-def _joined_names(graphs: Mapping[str, str]) -> str:
-    return ", ".join(sorted(graphs))

@@ -25,7 +25,7 @@ class PromptDialect(Dialect):
 
     @override
     def input_of(self, given: Any) -> Any:
-        """What a person said last in a list of messages is the prompt."""
+        """Return the input, with what a person said last in a list of messages as the prompt."""
         if isinstance(given, dict) and self.prompt_field not in given and "messages" in given:
             return {self.prompt_field: last_prompt_text(cast("dict[str, Any]", given))}
         return cast(Any, given)
@@ -91,17 +91,17 @@ def dialect_of_workflow(workflow: Pipeline) -> Dialect:
     return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
 
 
-def to_langchain_messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
-    """What a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
-    ours = [(name, one) for name, one in found if one.role != "system" and one.origin in (None, "person")]
+def to_langchain_messages(records: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
+    """Return what a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
+    ours = [(name, one) for name, one in records if one.role != "system" and one.origin in (None, "person")]
     return [_to_langchain_message(name, one) for name, one in ours]
 
 
-def _to_langchain_message(name: str, message: Message) -> dict[str, Any]:
+def _to_langchain_message(record_id: str, message: Message) -> dict[str, Any]:
     kinds = {"user": "human", "assistant": "ai", "tool": "tool", "system": "system"}
     made: dict[str, Any] = {
         "type": kinds.get(message.role, message.role),
-        "id": name,
+        "id": record_id,
         "content": message.text,
         "additional_kwargs": {},
         "response_metadata": {},
@@ -120,10 +120,10 @@ def _to_langchain_message(name: str, message: Message) -> dict[str, Any]:
     return made
 
 
-def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
-    """What a request asks, readable by people and programs."""
+def request_payload(request_id: str, request: ApprovalRequest) -> dict[str, Any]:
+    """Return what a request asks, readable by people and programs."""
     return {
-        "request": name,
+        "request": request_id,
         "kind": request.kind,
         "question": f"{request.call.name} {brief_arguments(request.call.args)}".strip(),
         "tool": request.call.name,
@@ -136,7 +136,7 @@ def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
 
 
 def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
-    """The JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
+    """Return the JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
     known = {way.choice: way.label for way in answer_choices(cast(Any, {**request.model_dump(), **call}))}
     meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
@@ -165,9 +165,9 @@ def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     return {"type": "object", "properties": fields, **either, "additionalProperties": False}
 
 
-def last_prompt_text(given: Mapping[str, Any]) -> str:
-    """The text of what a person said last, in an input that has messages."""
-    found: Any = given.get("messages")
+def last_prompt_text(graph_input: Mapping[str, Any]) -> str:
+    """Return the text of what a person said last, in an input that has messages."""
+    found: Any = graph_input.get("messages")
     last = cast(Any, found[-1] if isinstance(found, list) and found else found)
     content: Any = cast("dict[str, Any]", last).get("content") if isinstance(last, dict) else last
     if isinstance(content, list):

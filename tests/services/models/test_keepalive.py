@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Quiet, serving
 
-from interlock.services.models import keepalive
-from interlock.services.models.keepalive import BodyLines
+from interlock.services.models import response_body
+from interlock.services.models.response_body import BodyLines
 
 LIMIT_S, PAUSE_S = 2.0, 0.3
 """The pauses are longer together than the limit, and each is much shorter, so that a busy machine may add to it."""
@@ -164,7 +164,7 @@ async def test_pings_and_comments_keep_a_request_alive(bench: Any, slow: Slow, p
 async def test_pings_alone_count_for_a_limited_time(
     bench: Any, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keepalive, "PINGS_S", 1.8)
+    monkeypatch.setattr(response_body, "PINGS_S", 1.8)
     # A busy machine may take long to send the first piece.
     slow.pieces = [PROTOCOLS["anthropic"][2], *PINGS * 20]
     asked = await run(bench, slow, "anthropic", 9.0).ask("hi")

@@ -8,7 +8,7 @@ from fake_gemini.history import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import MessageCache, ModelRequest, RequestHash
 from interlock.state.messages import Message, ToolCall
 

@@ -8,8 +8,7 @@ import pytest
 from fake_gemini.fake import FakeGemini
 from google.genai import _api_client
 
-from interlock.services.models.gemini import GeminiProvider
-from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody, GeminiProvider
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
     DataPart,

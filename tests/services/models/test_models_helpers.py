@@ -8,7 +8,7 @@ import pytest
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.model_table import read_abilities
-from interlock.services.models.vendors import choose_helper_model, ends_reliably, vendor_small_model
+from interlock.services.models.names import choose_helper_model, ends_reliably, vendor_small_model
 from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -86,11 +86,11 @@ async def test_an_option_that_is_refused_is_left_out_from_then_on(
 async def test_a_small_model_that_cannot_be_had_is_replaced_by_the_main_one(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.services.models import vendors
+    from interlock.services.models import names
 
     monkeypatch.syspath_prepend(Path(__file__).parent)
     small, main = "sample_chat.SampleChat:small", "sample_chat.SampleChat:main"
-    monkeypatch.setattr(vendors, "vendor_small_model", lambda _main, _role: small)
+    monkeypatch.setattr(names, "vendor_small_model", lambda _main, _role: small)
     run = bench(settings={"model": {"name": main}})
     fine = [{"content": "{}", "response_metadata": {"stop_reason": "end_turn"}}]
     (await run.models._providers.provider_for(small))._model.turns.append(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.services.models.media import AttachmentPlacer
 from interlock.services.models.model_table import Abilities
+from interlock.services.models.sent_messages import AttachmentPlacer
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 

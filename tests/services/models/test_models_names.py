@@ -10,8 +10,6 @@ import pytest
 from folders import table, tree
 
 from interlock.services.config.settings import load_settings
-from interlock.services.models.effort import BEDROCK_FIELDS, effort_options
-from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
     ROLE_ALIASES,
@@ -20,6 +18,8 @@ from interlock.services.models.names import (
     model_for_role,
     resolve_model,
 )
+from interlock.services.models.options import BEDROCK_FIELDS, effort_options
+from interlock.services.packages import install_command
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
 

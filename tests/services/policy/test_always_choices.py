@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.grant_coverage import find_row
+from interlock.services.policy.grant_coverage import find_grant_row
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -75,7 +75,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
         return
     if policy.check(call, "execute", "default", [rule]).decision != "allow":
         return
-    found = find_row(words)
+    found = find_grant_row(words)
     assert found is not None, f"{line!r} isn't {shown_line!r}, and nothing is known of it"
     _, row = found
     searched = words[0] in ("grep", "rg") or (row.reading and changed[place - 1].startswith("-"))

@@ -20,14 +20,14 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
 
 def test_a_pattern_that_holds_pythons_engine_for_ages_answers() -> None:
     pattern = compile_pattern("(a+)+$|(a|a)*b|(.*)*c")
-    assert not pattern.is_matching_start("a" * 50_000 + "!")
+    assert not pattern.is_matching_beginning("a" * 50_000 + "!")
 
 
 @pytest.mark.parametrize(("pattern", "known", "may"), TABLE["patterns"])
 def test_a_known_beginning_is_ruled_out_only_where_that_is_certain(
     pattern: str, known: str, may: bool
 ) -> None:
-    assert compile_pattern(pattern).can_start(known) is may
+    assert compile_pattern(pattern).can_match_continuation(known) is may
 
 
 PIECES = """a b | * ? + ( ) . ^ $ (a|b) (ab|b) (?:a|b) (?s) (?i) (?m) [ab] {0} {2} \\x61 \\Q \\b \\B \\z "command":\""""
@@ -48,6 +48,6 @@ def test_no_text_that_matches_begins_with_what_was_ruled_out(pieces: list[str], 
     except PatternError:
         return
     matches = pattern._match(text) is not None  # pyright: ignore[reportPrivateUsage] - without what rules it out
-    assert pattern.is_matching_start(text) == matches
-    assert not matches or pattern.can_start(text[:cut])
-    assert not (pattern.is_matching_start(text) and pattern.has_lead('"command":"'))
+    assert pattern.is_matching_beginning(text) == matches
+    assert not matches or pattern.can_match_continuation(text[:cut])
+    assert not (pattern.is_matching_beginning(text) and pattern.is_always_starting_with('"command":"'))

@@ -12,7 +12,7 @@ from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
     RulePlaces,
     list_rule_files,
-    list_workspace_files,
+    list_workspace_rule_files,
     load_rules,
 )
 from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -60,7 +60,7 @@ def test_a_workspace_counts_only_when_it_is_trusted_and_at_home_the_users_rules_
     mine = rule(places.root / ".gemini/policies")
     untrusted = RulePlaces(places.root, places.home, False, places.admin)
     assert (list_rule_files(untrusted), list_rule_files(places)) == ([], [(mine, 3)])
-    assert list_workspace_files(places.root, places.home) == [mine]
+    assert list_workspace_rule_files(places.root, places.home) == [mine]
     mine = rule(places.home / ".gemini/policies")
     assert list_rule_files(RulePlaces(places.home, places.home, True, ())) == [(mine, 4)]
 

@@ -1,4 +1,4 @@
-"""browser_action: one action in a browser that lives as long as the run; each returns a screenshot."""
+"""action: `browser_action`, one action in a browser that lives as long as the run; each returns a screenshot."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from interlock.tools.host_addresses import (
     url_problem,
 )
 
-_PROGRAM = str(Path(__file__).with_name("browser_program.py"))
+_PROGRAM = str(Path(__file__).with_name("program.py"))
 _LABEL = "browser"
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SIZE = (900, 600)

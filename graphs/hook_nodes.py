@@ -1,4 +1,8 @@
-"""session_hooks: wraps the graph that the user started in `session_start` and `session_end`, if hooks want them."""
+"""hook_nodes: the nodes that a graph gets for hooks, for the check of an answer, and around its session.
+
+A node that fires hooks is always `fire → ask → await`, whatever the event. The graph that the user started is wrapped
+in `session_start` and `session_end`, if hooks want them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,21 +11,65 @@ from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
 
-from interlock.graphs.contract import make_state_type, type_hints
 from interlock.graphs.graph import Graph, Router
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.state_types import make_state_type, type_hints
+from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import (
     SessionHooks,
     after_await_session,
     after_session,
+    ask_hook,
     ask_session,
     await_session,
     by_session_end,
     by_session_start,
     session_end,
     session_start,
-    session_start_in_talk,
+    session_start_in_conversation,
 )
-from interlock.state.run import RunChannels
+from interlock.nodes.requests import await_person, notify
+from interlock.state.run import HookEvent, RunChannels
+
+
+def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
+    """Add each event's node, and map its own labels to existing nodes or to each other.
+
+    Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
+    """
+    nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
+    g.nodes(*(function for function, _ in events.values()), ask_hook)
+    g.node("await_hook", await_person)
+    for function, targets in events.values():
+        g.by_label(function.__name__, {**targets, "unknown": "ask_hook"})
+    g.edge("ask_hook", "await_hook")
+    if len(nodes) == 1:
+        g.edge("await_hook", *nodes.values())
+    else:
+        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
+
+
+def add_answer_check(g: Graph, back: str) -> None:
+    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
+    g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
+    g.node("notify_tests", notify)
+    g.node("await_tests", await_person)
+    over = {"feedback": back, "broken": "finish"}
+    g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
+    g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
+    g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
+    g.edge("try_view", "ask_tests")
+    g.by_label("ask_tests", {"asked": "await_tests", "notify": "notify_tests"})
+    g.by_label("notify_tests", dict.fromkeys(("approval", "question", "outcome"), "await_tests"))
+    g.edge("await_tests", "take_tests")
+    # What was accepted may have changed while nobody looked.
+    taken = {"accepted": "compare_tests", "trusted": "finish", "stopped": "finish"}
+    g.by_label("take_tests", {**taken, "feedback": back})
+
+
+def after_await_hook(state: Mapping[str, str]) -> str:
+    """Route back to the node that fired."""
+    return state["hook_event"]
 
 
 @cache
@@ -35,11 +83,11 @@ def wrap_in_session(graph: Graph) -> Graph:
     given = _with_session_channels(graph.input or graph.state)
     root = replace(graph, state=_with_session_channels(graph.state), input=given)
     talks = "head" in get_type_hints(graph.state)
-    root.node("session_start", session_start_in_talk if talks else session_start)
+    root.node("session_start", session_start_in_conversation if talks else session_start)
     root.node("session_end", session_end)
     root.node("ask_session", ask_session)
     root.node("await_session", await_session)
-    for declare, arguments in graph.declared:
+    for declare, arguments in graph.declarations:
         if declare is Graph.edge:
             _edge_in_session(root, *arguments)
         elif declare is Graph.choose:

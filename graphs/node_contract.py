@@ -1,187 +1,31 @@
-"""contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
+"""node_contract: holds nodes, routers and senders to what their graph declares, while a run calls them."""
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, NamedTuple, cast
 
 from langgraph.errors import GraphBubbleUp, GraphDrained
-from langgraph.graph import END, START
+from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs.foreign_callbacks import is_exit
+from interlock.graphs.state_types import channel_types, reducer_of, type_hints
 from interlock.graphs.supersteps import Run
-from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
-from interlock.state.chart_channels import ApprovalModeState, channels_with_charts, check_moves, without_chart
+from interlock.graphs.user_nodes import route_or_replay, run_or_replay
+from interlock.state.chart_channels import channels_with_charts, check_moves
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
 from interlock.state.node import NodeSpec, spec_of, with_spec
-from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, keep_newest
+from interlock.state.run import RunChannels, keep_newest
 
-
-@cache
-def type_hints(annotated: Any) -> Mapping[str, Any]:
-    """Cached type hints of a class or function: read thousands of times while graphs are declared."""
-    return get_type_hints(annotated, include_extras=True)
-
-
-@cache
-def channel_types(state: type) -> Mapping[str, Any]:
-    """A graph's channels and their types: its state's, plus those every graph has."""
-    return {**type_hints(state), **type_hints(RunChannels)}
-
-
-@cache
-def with_run_channels(state: type) -> type:
-    """The TypedDict plus the channels every graph has."""
-    return make_state_type(state.__name__, channel_types(state))
-
-
-def make_state_type(name: str, keys: Mapping[str, Any]) -> type:
-    """A state type whose keys are known only at run time."""
-    channels = dict(keys)
-    return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
-
-
-def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
-    """The function that merges two values, if a channel's type names one."""
-    return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
-
-
-def check_key_types(what: str, keys: type, state: type) -> None:
-    """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
-    known = channel_types(state)
-    for key, kind in type_hints(keys).items():
-        if key not in known:
-            raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-        if without_chart(known[key]) != without_chart(kind):
-            raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
-
-
-def check_reserved_channels(name: str, state: type) -> None:
-    """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
-    declared = type_hints(state)
-    processes = {
-        key: "marked OF_PROCESS" for key in BY_PROCESS if OF_PROCESS not in _type_metadata(declared.get(key))
-    }
-    for key, kind in {**_RUN_CHANNELS, **_CHARTED, **processes}.items():
-        if key in declared and declared[key] != kind:
-            raise SetupError(
-                f"{name}: {state.__name__} declares {key!r} as {declared[key]}, but it is the engine's. Inherit it "
-                "from workflow.AgentState or ToolState, or choose another name."
-            )
-
-
-def check_key_names(what: str, state: type, keys: Sequence[str]) -> None:
-    """Each key must be one of the graph's."""
-    known = channel_types(state)
-    if lost := [key for key in keys if key not in known]:
-        raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-
-
-def check_shared_keys(what: str, subgraph: type, state: type) -> None:
-    """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
-    mine, theirs = type_hints(state), type_hints(subgraph)
-    if not (both := mine.keys() & theirs.keys()):
-        raise SetupError(
-            f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
-        )
-    for key in both:
-        if without_chart(mine[key]) != without_chart(theirs[key]):
-            raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
-
-
-def check_reachability(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
-    """Every node must be reachable from START, and END from it."""
-    reached = _nodes_reachable_from(START, edges)
-    if lost := nodes - reached:
-        raise SetupError(f"{name}: no edge leads to {sorted(lost)}. Add one, or remove the node.")
-    reverse: dict[str, set[str]] = {}
-    for source, targets in edges.items():
-        for target in targets:
-            reverse.setdefault(target, set()).add(source)
-    if stuck := nodes - _nodes_reachable_from(END, reverse):
-        raise SetupError(
-            f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can."
-        )
-
-
-def reject_concurrent_joins(
-    name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]
-) -> None:
-    """No two joins may wait at the same time: both would run once nothing else is left to do."""
-
-    def before(first: str, second: str) -> bool:
-        """Every path to `second` leads through `first`."""
-        without = {node: targets - {first} for node, targets in edges.items()}
-        return _nodes_reachable_from(START, without).isdisjoint(joins[second])
-
-    for first in joins:
-        for second in joins:
-            if first < second and not before(first, second) and not before(second, first):
-                raise SetupError(
-                    f"{name}: the joins {first!r} and {second!r} could wait at the same time. Make the branches of "
-                    "one of them a subgraph: g.subgraph(…)."
-                )
-
-
-def join_branches(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
-    """The nodes of each branch of a join: those before its last node that aren't before all the last nodes."""
-    reverse: dict[str, set[str]] = {}
-    for source, targets in edges.items():
-        for node in targets - {target}:
-            reverse.setdefault(node, set()).add(source)
-    before = [_nodes_reachable_from(last, reverse) for last in join]
-    return [nodes - set[str].intersection(*before) for nodes in before]
-
-
-def check_branch_writes(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
-    """No two branches may write the same key without a reducer, as LangGraph couldn't merge it. `keys`: of a node."""
-    for number, branch in enumerate(branches):
-        for other in branches[number + 1 :]:
-            for one in sorted(branch - other):
-                for two in sorted(other - branch):
-                    if both := keys(one) & keys(two):
-                        raise SetupError(
-                            f"{name}: {one!r} and {two!r} run side by side and both write {sorted(both)}. Give each a "
-                            "key of its own, or the key a reducer: Annotated[…, merge_by_key]."
-                        )
-
-
-def find_loop(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
-    """A node reachable from itself, with the others of that loop; empty if there is none."""
-    reached = {node: _nodes_reachable_after(node, edges) for node in nodes}
-    first = next((node for node in reached if node in reached[node]), None)
-    return [] if first is None else [n for n in reached if first in reached[n] and n in reached[first]]
-
-
-def _nodes_reachable_after(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
-    return {node for target in edges.get(start, ()) for node in _nodes_reachable_from(target, edges)}
-
-
-def _nodes_reachable_from(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = [start]
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            todo.extend(edges.get(node, ()))
-    return seen
-
-
-def _type_metadata(kind: Any) -> Sequence[Any]:
-    return getattr(kind, "__metadata__", ())
-
-
-_CHARTED: Mapping[str, Any] = {"approval_mode": ApprovalModeState, "plan_phase": str}
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = type_hints(RunChannels)
 
@@ -204,7 +48,7 @@ class Contract(NamedTuple):
         return {key: reducer for key, reducer in noted if reducer and reducer is not keep_newest}
 
 
-def _emit_directly(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+def _runtime_for_node(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
 
     A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
@@ -229,7 +73,7 @@ def _keys_validator(state: type, keys: tuple[str, ...]) -> Any:
     return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
-def convert_to_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def restore_types_from_json(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
     can't be is left as it is.
     """
@@ -263,7 +107,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         deps, info = _deps_and_task(runtime, where)
-        runtime = _emit_directly(runtime, state.get("agent", ""))
+        runtime = _runtime_for_node(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
@@ -351,7 +195,7 @@ def wrap_router(
     """Validate the router's label, and log it as the step's route."""
 
     async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
+        label = await route_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _deps_and_task(runtime, router.__name__)
@@ -378,7 +222,7 @@ def wrap_sender(
 
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
-        payloads = await choose_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
+        payloads = await route_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
         now = state.get("approval_mode")
         for item in payloads:
             try:

@@ -1,4 +1,4 @@
-"""browser_program: the process that holds a run's browser: one action per socket connection, answers in JSON.
+"""program: the process that holds a run's browser: one action per socket connection, answers in JSON.
 
 Its supervisor ends it and the browser with the run. All the browser's traffic goes through its own proxy, which
 resolves each host once, checks the result and connects to exactly that.

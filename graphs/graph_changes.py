@@ -1,8 +1,7 @@
-"""additions: adds to a declared graph: hooks, checks, and users' nodes.
+"""graph_changes: a declared graph, changed: with users' nodes at their places, or with a node or subgraph replaced.
 
-A node that fires hooks is always `fire → ask → await`, whatever the event. Users' nodes go to five places of a graph
-that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
-it start from the last.
+Users' nodes go to five places of a graph that has turns and tools: edges into the node behind a place lead to the first
+of them, and edges out of the node before it start from the last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,60 +13,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interlock.graphs import nested_graph
-from interlock.graphs.graph import Graph, Replayed
+from interlock.graphs.graph import Graph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.supersteps import Replayed
 from interlock.graphs.user_nodes import call_node, run_or_replay
-from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
-from interlock.nodes.hooks import ask_hook
-from interlock.nodes.requests import await_person, notify
 from interlock.state.errors import UserError
 from interlock.state.node import spec_of, with_spec
-from interlock.state.run import HookEvent
 from interlock.state.text import did_you_mean
 
 _Declare = Callable[..., None]
 """`Graph.node`, `Graph.edge` and their like."""
-
-
-def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
-    """Add each event's node, and map its own labels to existing nodes or to each other.
-
-    Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
-    """
-    nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
-    g.nodes(*(function for function, _ in events.values()), ask_hook)
-    g.node("await_hook", await_person)
-    for function, targets in events.values():
-        g.by_label(function.__name__, {**targets, "unknown": "ask_hook"})
-    g.edge("ask_hook", "await_hook")
-    if len(nodes) == 1:
-        g.edge("await_hook", *nodes.values())
-    else:
-        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
-
-
-def add_answer_check(g: Graph, back: str) -> None:
-    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
-    g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
-    g.node("notify_tests", notify)
-    g.node("await_tests", await_person)
-    over = {"feedback": back, "broken": "finish"}
-    g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
-    g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
-    g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
-    g.edge("try_view", "ask_tests")
-    g.by_label("ask_tests", {"asked": "await_tests", "notify": "notify_tests"})
-    g.by_label("notify_tests", dict.fromkeys(("approval", "question", "outcome"), "await_tests"))
-    g.edge("await_tests", "take_tests")
-    # What was accepted may have changed while nobody looked.
-    taken = {"accepted": "compare_tests", "trusted": "finish", "stopped": "finish"}
-    g.by_label("take_tests", {**taken, "feedback": back})
-
-
-def after_await_hook(state: Mapping[str, str]) -> str:
-    """Route back to the node that fired."""
-    return state["hook_event"]
 
 
 PLACES = {
@@ -92,15 +48,17 @@ class Processor(NamedTuple):
     """None: `compress`."""
 
 
-def place_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
+def place_processors(pipeline: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
     """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
     subgraphs = {
-        arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.subgraph
+        arguments[0]
+        for declare, arguments in pipeline.declared_graph().declarations
+        if declare is Graph.subgraph
     }
     placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
     if not placed:
-        return chosen
-    return replace(chosen, build=_build_with_processors(chosen.build, placed))
+        return pipeline
+    return replace(pipeline, build=_build_with_processors(pipeline.build, placed))
 
 
 @cache
@@ -150,21 +108,27 @@ def _insert_processors(graph: Graph, processors: Sequence[Processor]) -> Graph:
     return made
 
 
-def replace_node_when(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
-    """Run `other` instead of the node at `place` whenever `due()`; `place` names the subgraphs around it: `turn/begin`.
+def replace_node_when(
+    pipeline: Pipeline, place: str, replacement: Node, should_replace: Callable[[], bool]
+) -> Pipeline:
+    """Run `replacement` instead of the node at `place` whenever `should_replace()` says so.
 
+    `place`: names the subgraphs around it, too: `turn/begin`.
     Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
     """
     made = replace(
-        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_with_node(graph, place, other, due))
+        pipeline,
+        build=wrap_build(
+            pipeline.build, lambda graph: _rebuild_with_node(graph, place, replacement, should_replace)
+        ),
     )
-    made.declared()
+    made.declared_graph()
     return made
 
 
-def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
+def nondeterministic_nodes(pipeline: Pipeline) -> dict[str, Node | None]:
     """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
-    declared = chosen.declared().declared
+    declared = pipeline.declared_graph().declarations
     subgraphs = [
         arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[2]
     ]
@@ -179,7 +143,7 @@ def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
     }
 
 
-def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
+def replay_subgraph(pipeline: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
     def replay_declaration(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -187,7 +151,7 @@ def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline
         return (*arguments[:3], replayed) if taken else arguments
 
     return replace(
-        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_graph(graph, replay_declaration))
+        pipeline, build=wrap_build(pipeline.build, lambda graph: _rebuild_graph(graph, replay_declaration))
     )
 
 
@@ -196,24 +160,26 @@ def _rebuild_graph(
     change: Callable[[_Declare, tuple[Any, ...]], tuple[Any, ...]],
     nodes: Mapping[str, Node | None] = MappingProxyType({}),
 ) -> Graph:
-    """The same graph, but with other arguments for some of its declarations, and with these nodes; None: `compress`."""
+    """The same graph, but with changed arguments of some declarations, and with these nodes; None: `compress`."""
     made = replace(graph)
     for name, function in nodes.items():
         if function is None:
             made.subgraph(name, nested_graph("compress"))
         else:
             made.node(name, function)
-    for declare, arguments in graph.declared:
+    for declare, arguments in graph.declarations:
         declare(made, *change(declare, arguments))
     made.bounds |= graph.bounds
     return made
 
 
-def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
+def _rebuild_with_node(
+    graph: Graph, place: str, replacement: Node, should_replace: Callable[[], bool]
+) -> Graph:
     name, _, inner = place.partition("/")
     name = graph.renamed.get(name, name)
     kind = Graph.subgraph if inner else Graph.node
-    names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
+    names = [arguments[0] for declare, arguments in graph.declarations if declare is kind]
     if name not in names:
         hint = did_you_mean(name, names)
         what = "subgraph" if inner else "node"
@@ -224,14 +190,14 @@ def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], 
         if declare is not kind or arguments[0] != name:
             return arguments
         if not inner:
-            return name, _run_either_node(f"{graph.name}.{name}", arguments[1], other, due)
+            return name, _make_switch_node(f"{graph.name}.{name}", arguments[1], replacement, should_replace)
         subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
-        return name, _rebuild_with_node(subgraph, inner, other, due), *arguments[2:]
+        return name, _rebuild_with_node(subgraph, inner, replacement, should_replace), *arguments[2:]
 
     return _rebuild_graph(graph, replace_node_declaration)
 
 
-def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
+def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable[[], bool]) -> Node:
     was, now = spec_of(old), spec_of(new)
     assert was is not None and now is not None
     if {*was.labels} != {*now.labels}:
@@ -241,7 +207,9 @@ def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) 
         )
 
     async def either(state: Any, runtime: Any) -> Any:
-        return await (call_node(new, state, runtime) if due() else run_or_replay(old, state, runtime))
+        return await (
+            call_node(new, state, runtime) if should_replace() else run_or_replay(old, state, runtime)
+        )
 
     both = replace(
         now,
