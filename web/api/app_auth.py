@@ -155,7 +155,7 @@ class AppAuth:
         sight = Visibility(str(self.app.listing), self.app.graphs, person.user)
         if not resource:
             return sight
-        handler = self._find_most_special_handler(resource, action)
+        handler = self._find_most_specific_handler(resource, action)
         if handler is None and resource == "store":
             raise RefusedError(403, "The store is open to those whom a handler `@auth.on.store` lets in.")
         if handler is None:
@@ -178,8 +178,8 @@ class AppAuth:
             raise RefusedError(403, "Forbidden")
         return Visibility(sight.app, sight.graphs, sight.user, {resource: said})
 
-    def _find_most_special_handler(self, resource: str, action: str) -> Any:
-        """Return the most special handler; of equals the last."""
+    def _find_most_specific_handler(self, resource: str, action: str) -> Any:
+        """Return the most specific handler; of equals the last."""
         keys = [(resource, action), (resource, "*"), ("*", action), ("*", "*")]
         found = next((self._auth._handlers[key] for key in keys if self._auth._handlers.get(key)), None)
         return (found or self._auth._global_handlers or [None])[-1]
