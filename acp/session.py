@@ -94,7 +94,7 @@ class EditorSession:
             raise RpcError(INTERNAL, "\n".join(self._problems))
 
     async def run_turn(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """Send a prompt and wait for its turn's end. Raises `RpcError` for an unusable prompt, and for a turn that failed."""
+        """Send a prompt and wait for its turn's end. Raises `RpcError` if it is unusable or its turn failed."""
         if self._turn is not None:
             raise RpcError(INVALID, "A prompt is running in this session. Cancel it, or wait until it ends.")
         self._turn = asyncio.get_running_loop().create_future()

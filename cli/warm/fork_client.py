@@ -112,7 +112,7 @@ class Forker:
     def request_fork(
         self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
     ) -> int:
-        """Ask for a fork; returns the pipe of its pid and end. Raises `ConnectionError` if the process that forks is gone."""
+        """Ask for a fork; returns the pipe of its pid and end. Raises `ConnectionError` if the forker is gone."""
         given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
         given |= {"numbers": [*range(len(streams))]}
         request = os.memfd_create("start", os.MFD_CLOEXEC)
