@@ -44,7 +44,7 @@ __all__ = [
     "Checkout",
     "check_out_run_files",
     "configured_clone_folder",
-    "load_fleet_settings",
+    "load_worker_fleet_settings",
     "read_stored_commits",
     "require_repository",
 ]
@@ -83,7 +83,7 @@ class Checkout:
         move(conn, run, now, str(self.folder), self.options, note)
 
 
-def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
+def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """Return the settings of the worker's user: no project's count."""
     home = Path.home()
     return load_configuration(
@@ -119,7 +119,7 @@ def _prepare_checkout(
     make_private_directory(workspaces)
     workspaces = workspaces.resolve()
     remove_unfinished_clones(workspaces)
-    repository, settings = _parse_repository(options), load_fleet_settings(os.environ)
+    repository, settings = _parse_repository(options), load_worker_fleet_settings(os.environ)
     mirror, folder = Mirror.for_repository(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
     # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
@@ -183,16 +183,18 @@ def read_stored_commits(home: Path, run: str) -> Commits | None:
     return Commits.from_bytes(body) if body else None
 
 
-def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
+def _restore_snapshot(home: Path, folder: Path, snapshot_repository: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
-    repository, settings = ShadowRepository(kept), load_folder_settings(folder)
+    repository, settings = ShadowRepository(snapshot_repository), load_folder_settings(folder)
     with open_reader(home) as conn:
         assert conn is not None
         fetch_snapshot(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
     now = repository.read_contents(taken.take_snapshot("refs/clone"))
-    apply_restore(plan_restore(now, repository.read_contents(snapshot), folder, kept), durable=True)
-    set_parent_snapshot(kept, snapshot)
+    apply_restore(
+        plan_restore(now, repository.read_contents(snapshot), folder, snapshot_repository), durable=True
+    )
+    set_parent_snapshot(snapshot_repository, snapshot)
 
 
 def configured_clone_folder(env: Mapping[str, str]) -> Path | None:

@@ -32,7 +32,7 @@ from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
     configured_clone_folder,
-    load_fleet_settings,
+    load_worker_fleet_settings,
     read_stored_commits,
 )
 from interlock.fleet.commits import CloneCommits, open_stored_objects
@@ -134,21 +134,23 @@ def _list_undelivered_files(checkout: Checkout, snapshots: ShadowRepository, sna
     )
 
 
-def _list_undelivered_paths(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
+def _list_undelivered_paths(
+    folder: Path, delivered: Collection[str], committed: Mapping[str, str]
+) -> list[str]:
     """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
 
-    `kept`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
+    `delivered`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
     """
-    known = {*kept, *committed}
+    known = {*delivered, *committed}
     full = {str(above) for path in known for above in PurePosixPath(path).parents}
-    return sorted(_iterate_undelivered(folder, "", full, kept, committed))
+    return sorted(_walk_undelivered(folder, "", full, delivered, committed))
 
 
-def _iterate_undelivered(
+def _walk_undelivered(
     folder: Path,
     below: str,
     partly_delivered: Collection[str],
-    kept: Collection[str],
+    delivered: Collection[str],
     committed: Mapping[str, str],
 ) -> Iterator[str]:
     try:
@@ -161,10 +163,10 @@ def _iterate_undelivered(
         path = f"{below}/{entry.name}" if below else entry.name
         if entry.is_dir(follow_symlinks=False):
             if path in partly_delivered:
-                yield from _iterate_undelivered(folder, path, partly_delivered, kept, committed)
+                yield from _walk_undelivered(folder, path, partly_delivered, delivered, committed)
             elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
-        elif path not in kept and committed.get(path) != _blob_id_or_empty(Path(entry)):
+        elif path not in delivered and committed.get(path) != _blob_id_or_empty(Path(entry)):
             yield path
 
 
@@ -337,7 +339,7 @@ def _commit_and_push_changes(home: Path, folder: Path, repository_options: Mappi
     workspaces = configured_clone_folder(os.environ)
     assert workspaces is not None
     repository = Repository(repository_options["url"], repository_options["ref"])
-    mirror = Mirror.for_repository(repository, workspaces, load_fleet_settings(os.environ))
+    mirror = Mirror.for_repository(repository, workspaces, load_worker_fleet_settings(os.environ))
     snapshots = _open_snapshots(home, folder, repository_options["first"], repository_options["last"])
     row = find_run(home, repository_options["pushes"])
     with ExitStack() as stack:

@@ -155,7 +155,7 @@ class Mirror:
         with lock_folder(self.folder):
             if not (self.folder / "HEAD").exists():
                 run_git("init", "--quiet", "--bare", "--template=", ".", folder=self.folder)
-            if known_commit and self._resolve_commit(known_commit):
+            if known_commit and self._commit_id_or_empty(known_commit):
                 return known_commit
             try:
                 flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", "--prune")
@@ -169,14 +169,14 @@ class Mirror:
                     folder=self.folder,
                     ignore_host_settings=False,
                 )
-                return self._resolve_reference(known_commit)
+                return self._commit_of_reference(known_commit)
             except RunError as error:
                 raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
 
-    def _resolve_reference(self, known_commit: str) -> str:
+    def _commit_of_reference(self, known_commit: str) -> str:
         if wanted := known_commit or self.repository.ref:
             for name in (f"refs/heads/{wanted}", f"refs/tags/{wanted}", wanted):
-                if found := self._resolve_commit(name):
+                if found := self._commit_id_or_empty(name):
                     return found
             raise RunError(f"it has no branch, tag or commit {wanted!r}.")
         said = run_git(
@@ -186,7 +186,7 @@ class Mirror:
             raise RunError("it is empty.")
         return said.split()[0]
 
-    def _resolve_commit(self, name: str) -> str:
+    def _commit_id_or_empty(self, name: str) -> str:
         try:
             return run_git(
                 "rev-parse",
@@ -208,7 +208,7 @@ class Mirror:
         run_git("fetch", "--quiet", "--no-tags", str(self.folder), commit, folder=folder)
         run_git("remote", "add", "origin", self.repository.url, folder=folder)
         ref = self.repository.ref
-        branch = ("-B", ref) if ref and self._resolve_commit(f"refs/heads/{ref}") else ("--detach",)
+        branch = ("-B", ref) if ref and self._commit_id_or_empty(f"refs/heads/{ref}") else ("--detach",)
         run_git("checkout", "--quiet", "--force", *branch, commit, folder=folder)
 
     def push_branch(self, commit: str, branch: str, object_folders: Sequence[Path]) -> None:

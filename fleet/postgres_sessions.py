@@ -133,7 +133,7 @@ def _row_class(columns: tuple[str, ...]) -> type[_Row]:
     return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
-def connection_string(path: Path, **parameters: str) -> str:
+def build_connection_string(path: Path, **parameters: str) -> str:
     """Return what libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
     address, password = read_store_address(path), os.environ.get("PGPASSWORD", "")
     given = conninfo_to_dict(address)
@@ -166,7 +166,7 @@ def open_session(path: Path, options: str) -> Session:
 
 def _connect_when_free(path: Path, options: str) -> "psycopg.Connection[Any]":
     """Connect; to a server that takes no more connections, as soon as one is free, for some seconds."""
-    address = connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
+    address = build_connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
     until = time.monotonic() + _FULL_S
     while True:
         try:

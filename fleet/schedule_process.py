@@ -30,7 +30,7 @@ def main(schedule_name: str, due: str, state_directory: str) -> int:
             found = queue.find(conn, schedule_name)
         if found is None:
             return 0
-        run, said = _start_scheduled_run(home, found, due)
+        run, said = _start_run_if_none_under_way(home, found, due)
         with Store(home).writing() as conn:
             queue.started(conn, schedule_name, run, said)
     except (BusyError, StoreError) as error:
@@ -39,7 +39,7 @@ def main(schedule_name: str, due: str, state_directory: str) -> int:
     return 0
 
 
-def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
+def _start_run_if_none_under_way(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
     """Return the run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
     if find_exact_run(home, run):  # before a kill

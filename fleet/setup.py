@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
-from interlock.fleet.checkout import load_fleet_settings
+from interlock.fleet.checkout import load_worker_fleet_settings
 from interlock.fleet.postgres_schema import administrator_sql
 from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
@@ -50,7 +50,7 @@ def describe_isolation(env: Mapping[str, str], *, sandbox_all: bool, takes_clone
     `sandbox_all`: all run in the sandbox; `takes_clones`: it takes runs on repositories. Raises `SandboxError` where
     nothing can isolate what must be isolated.
     """
-    settings = load_fleet_settings(env)
+    settings = load_worker_fleet_settings(env)
     some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not sandbox_all
     told = [f"Runs in folders: {_INSIDE if sandbox_all else f'{_OUTSIDE} (--sandbox prevents it)'}."]
     if some:

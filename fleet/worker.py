@@ -173,7 +173,7 @@ class Worker:
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (
             said := await self._write_until_store_answers(
-                lambda conn: _give_up_after_deaths(conn, run, steps, deaths)
+                lambda conn: _give_up_if_died_too_often(conn, run, steps, deaths)
             )
         ):
             self.report(said)
@@ -186,12 +186,12 @@ class Worker:
             ):
                 self.report(f"{run}: waits. {waits}")
                 return
-            await self._drive_in_process(context, run, steps, deaths)
+            await self._drive_in_own_process(context, run, steps, deaths)
         finally:
             self._taken.discard(run)
             await self._write_until_store_answers(lambda conn: leave(conn, job))
 
-    async def _drive_in_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
+    async def _drive_in_own_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
         code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
@@ -328,7 +328,7 @@ def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, ca
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
-def _give_up_after_deaths(conn: Connection, run: str, steps: int, deaths: int) -> str:
+def _give_up_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
     if deaths < _DEATHS or queue.got_further(conn, run, steps):
         return ""

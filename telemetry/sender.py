@@ -114,16 +114,16 @@ class _Exporters:
 
     def send(self, batch: Batch) -> str:
         """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
-        if batch.spans and not _export_succeeded(self._spans, [*self._readable_spans(batch)]):
+        if batch.spans and not _export_and_check(self._spans, [*self._readable_spans(batch)]):
             return "it didn't take the spans"
-        if self._logs and batch.logs and not _export_succeeded(self._logs, [*self._log_records(batch)]):
+        if self._logs and batch.logs and not _export_and_check(self._logs, [*self._log_records(batch)]):
             self._logs = None
         for measurement in batch.measurements:
             self._record_measurement(measurement)
         if (
             self._metrics
             and (data := self._reader.get_metrics_data())
-            and not _export_succeeded(self._metrics, data)
+            and not _export_and_check(self._metrics, data)
         ):
             self._metrics = None
         return ""
@@ -189,7 +189,7 @@ def span_context(trace: str, span: str) -> "SpanContext":
     return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _export_succeeded(exporter: Any, data: Any) -> bool:
+def _export_and_check(exporter: Any, data: Any) -> bool:
     return exporter.export(data).name == "SUCCESS"
 
 

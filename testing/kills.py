@@ -57,9 +57,9 @@ def kill_everywhere(
     import_module("interlock.engine.driver.runner")  # here, not in each child
     known, place = load_and_register_workflow(workflow), folder / "stage"
 
-    def play_until(at: int) -> Callable[[Stage], None]:
+    def play_until(kill_point: int) -> Callable[[Stage], None]:
         return lambda scene: _drive_to_end(
-            scene, known, input, _answer_outcome_requests(scene, person, happened), at
+            scene, known, input, _answer_outcome_requests(scene, person, happened), kill_point
         )
 
     def make_fresh_stage() -> Stage:
@@ -149,7 +149,7 @@ def _run_in_child(stage: Stage, work: Callable[[Stage], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
+def _read_ending(stage: Stage, describe_more: Callable[[Stage], str]) -> Ending:
     outcome = (stage.folder / "outcome").read_text()
     paths = ((p.relative_to(stage.work), p) for p in sorted(stage.work.rglob("*")) if p.is_file())
     files = {
@@ -160,7 +160,7 @@ def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
     done = {tool for tool, state in stage.calls() if state != "done"}
     assert not done, f"calls without an end: {sorted(done)}"
     calls = tuple(sorted(set(stage.calls())))
-    return Ending(outcome.partition("\n")[0], outcome, files, calls, more(stage))
+    return Ending(outcome.partition("\n")[0], outcome, files, calls, describe_more(stage))
 
 
 _PASSED_OVER = frozenset({".git", "__pycache__"})
@@ -171,10 +171,10 @@ def _file_fingerprint(file: Path) -> str:
     return f"{sha256(file.read_bytes()).hexdigest()[:16]} {file.stat().st_mode & 0o777:o}"
 
 
-def _describe_difference(found: Ending, expected: Ending) -> str:
+def _describe_difference(actual: Ending, expected: Ending) -> str:
     lines = (
         f"{k}: {v!r}, expected {vars(expected)[k]!r}"
-        for k, v in vars(found).items()
+        for k, v in vars(actual).items()
         if v != vars(expected)[k]
     )
     return "; ".join(lines)

@@ -188,9 +188,9 @@ def read_query_step(request: Request, run: str) -> int | None:
 
 def is_page_shell_path(path: str) -> bool:
     """Return whether a path is the page itself, which holds no data."""
-    return path == "/" or path.startswith("/static/") or first_path_part(path) in _PAGES
+    return path == "/" or path.startswith("/static/") or first_path_segment(path) in _PAGES
 
 
-def first_path_part(path: str) -> str:
+def first_path_segment(path: str) -> str:
     """Return the first name of a path, empty for `*` or `x`, which a request may ask for."""
     return path.split("/")[1] if "/" in path else ""

@@ -238,7 +238,7 @@ class Guard:
             return self._redirect_to_loopback(scope, headers)
         if path in _OPEN:
             return None
-        way = self._app_auth.required_access(path, scope) if self._app_auth else "token"
+        way = self._app_auth.required_authentication(path, scope) if self._app_auth else "token"
         if way == "open":
             return None
         if self._app_auth and way == "visitor":

@@ -99,10 +99,10 @@ class RunResumer:
                 self._schedule_drive(one.id, nobody)
 
     def _schedule_drive(self, run: str, started: "asyncio.Future[str]") -> None:
-        self._going[run] = task = asyncio.ensure_future(self._drive_and_clean_up(run, started))
+        self._going[run] = task = asyncio.ensure_future(self._drive_and_report_failure(run, started))
         task.add_done_callback(lambda _: self._going.pop(run))
 
-    async def _drive_and_clean_up(self, run: str, started: "asyncio.Future[str]") -> None:
+    async def _drive_and_report_failure(self, run: str, started: "asyncio.Future[str]") -> None:
         """Drive a run at its turn, and tell whoever asked for that, or the run's row, why it can't be driven."""
         failure: InterlockError | None = None
         try:

@@ -227,7 +227,7 @@ class Assistants:
     def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
         workflow, graph = self._compile_assistant_graph(one)
-        found = _graph_schemas(graph)
+        found = _graph_json_schemas(graph)
         kinds = dialect_of_workflow(workflow).schemas(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
         return json_response({"graph_id": one.body["graph_id"], **found})
@@ -249,10 +249,10 @@ class Assistants:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
         found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
-        return json_response({name: _graph_schemas(graph) for name, graph in found})
+        return json_response({name: _graph_json_schemas(graph) for name, graph in found})
 
 
-def _graph_schemas(graph: Any) -> dict[str, Any]:
+def _graph_json_schemas(graph: Any) -> dict[str, Any]:
     return {
         "input_schema": _schema_or_none(graph.get_input_jsonschema),
         "output_schema": _schema_or_none(graph.get_output_jsonschema),

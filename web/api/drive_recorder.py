@@ -100,11 +100,11 @@ class DriveRecorder:
         places = {name: self._with_thread_id(payload.get(name)) for name in ("config", "parent_config")}
         return {**payload, **places}
 
-    def _debug_payload(self, data: Any) -> Any:
-        payload = self._checkpoint_payload(data["payload"])
+    def _debug_payload(self, event: Any) -> Any:
+        payload = self._checkpoint_payload(event["payload"])
         places = {name: checkpoint_address(payload[of]) for name, of in _CHECKPOINTS.items()}
         tasks = [self._task_payload(task) for task in payload["tasks"]]
-        return {**data, "payload": {**payload, **places, "tasks": tasks}}
+        return {**event, "payload": {**payload, **places, "tasks": tasks}}
 
     def _task_payload(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task, with the place of the graph inside as `checkpoint`."""

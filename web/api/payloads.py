@@ -63,21 +63,21 @@ def to_json_types(value: Any) -> Any:
     return orjson.loads(dump_json(value))
 
 
-def _to_jsonable(given: object) -> Any:
-    value = cast(Any, given)
-    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(given, type):
+def _to_jsonable(unknown: object) -> Any:
+    value = cast(Any, unknown)
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(unknown, type):
         return dump()
-    if isinstance(given, BaseException):
+    if isinstance(unknown, BaseException):
         return {"error": type(value).__name__, "message": str(value)}
-    if isinstance(given, tuple | set | frozenset):
+    if isinstance(unknown, tuple | set | frozenset):
         return [*value]
-    if isinstance(given, Decimal):
-        return float(given)
-    if isinstance(given, timedelta):
-        return given.total_seconds()
-    if isinstance(given, bytes):
-        return base64.b64encode(given).decode()
-    if hasattr(given, "node") and hasattr(value, "arg"):  # a `Send`
+    if isinstance(unknown, Decimal):
+        return float(unknown)
+    if isinstance(unknown, timedelta):
+        return unknown.total_seconds()
+    if isinstance(unknown, bytes):
+        return base64.b64encode(unknown).decode()
+    if hasattr(unknown, "node") and hasattr(value, "arg"):  # a `Send`
         return {"node": value.node, "arg": value.arg}
     return str(value)
 

@@ -127,7 +127,7 @@ class ProtocolCommands:
 
     async def stream_events(self, request: Request) -> Response:
         given = await read_json_body(request)
-        if wrong := channels_problem(given.get("channels")):
+        if wrong := _describe_channels_problem(given.get("channels")):
             raise RefusedError(400, wrong)
         return drive_streams.EventStreamResponse(
             self._encode_subscribed_events(self.threads.find_thread(request.path_params["thread"]).id, given)
@@ -211,7 +211,7 @@ def command_error_json(command_id: object, error: InterlockError) -> dict[str, A
     return {"type": "error", "id": command_id, "error": code, "message": str(error)}
 
 
-def channels_problem(requested: object) -> str:
+def _describe_channels_problem(requested: object) -> str:
     """Return what is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(requested, list) or not requested:
         return "channels is required and must be a non-empty array"
@@ -299,7 +299,7 @@ class _SocketSession:
                 found = None
             given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
             if isinstance(given.get("id"), int) and isinstance(given.get("method"), str):
-                await self._answer_command(given)
+                await self._execute_and_answer(given)
                 continue
             message = "Protocol commands must be JSON with an integer id and string method."
             await self._send_under_lock(
@@ -313,40 +313,40 @@ class _SocketSession:
     async def _send_success(self, command_id: int, result: Mapping[str, Any]) -> None:
         await self._send_under_lock({"type": "success", "id": command_id, "result": result, "meta": _META})
 
-    async def _answer_command(self, given: dict[str, Any]) -> None:
-        method: str = given["method"]
+    async def _execute_and_answer(self, command: dict[str, Any]) -> None:
+        method: str = command["method"]
         try:
             if method in ("subscription.subscribe", "subscription.reconnect"):
-                await self._add_subscription(given["id"], read_object_field(given, "params"))
+                await self._add_subscription(command["id"], read_object_field(command, "params"))
             elif method == "subscription.unsubscribe":
-                name = str(read_object_field(given, "params").get("subscription_id"))
+                name = str(read_object_field(command, "params").get("subscription_id"))
                 if self._wanted.pop(name, None) is None:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
-                await self._send_success(given["id"], {})
+                await self._send_success(command["id"], {})
             else:
                 check_role(self._person, required_role("decide"))
                 value: dict[str, Any] = {
-                    **read_object_field(given, "params"),
+                    **read_object_field(command, "params"),
                     "thread_id": self._thread,
                     "metadata": {},
                 }
                 VISIBILITY.set(
                     await authorize_thread_action(self._app_auth, self._person, "create_run", value)
                 )
-                given |= {"metadata": value["metadata"]} if value["metadata"] else {}
+                command |= {"metadata": value["metadata"]} if value["metadata"] else {}
                 await self._send_under_lock(
-                    await self._commands.execute_command(self._thread, given, self._person)
+                    await self._commands.execute_command(self._thread, command, self._person)
                 )
         except RefusedError as error:
-            await self._send_under_lock(command_error_json(given["id"], error))
+            await self._send_under_lock(command_error_json(command["id"], error))
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._send_under_lock(command_error_json(given["id"], as_bug_error(error)))
+            await self._send_under_lock(command_error_json(command["id"], as_bug_error(error)))
 
     async def _add_subscription(self, command_id: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""
-        if wrong := channels_problem(params.get("channels")):
+        if wrong := _describe_channels_problem(params.get("channels")):
             raise CommandError("invalid_argument", wrong)
         key = str(params.get("subscription_id") or uuid4())
         await self._send_success(command_id, {"subscription_id": key})

@@ -134,14 +134,14 @@ class Runs:
         found = drive_streams.encode_sse(
             self._follow_drive_pieces(made), frozenset(), bool(given.get("stream_resumable"))
         )
-        gone = self._stop_on_disconnect(made, given.get("on_disconnect") == "cancel")
+        gone = self._disconnect_callback(made, given.get("on_disconnect") == "cancel")
         return drive_streams.EventStreamResponse(found, headers, gone)
 
-    def _stop_on_disconnect(
-        self, drive: served.Served, is_wanted: bool
+    def _disconnect_callback(
+        self, drive: served.Served, stop_wanted: bool
     ) -> Callable[[], Awaitable[None]] | None:
-        """Return what stops a drive when its reader is gone, if that `is_wanted` it."""
-        return partial(self.queues.stop_drive, drive, why=_LEFT) if is_wanted else None
+        """Return what stops a drive when its reader is gone, if that `stop_wanted` it."""
+        return partial(self.queues.stop_drive, drive, why=_LEFT) if stop_wanted else None
 
     async def create_and_wait(self, request: Request) -> Response:
         thread, given, made = await self._enqueue_from_request(request)
@@ -155,7 +155,7 @@ class Runs:
 
     def _waiting_response(self, work: Any, drive: served.Served, stop_on_disconnect: bool) -> Response:
         found, headers = drive_streams.stream_spaces_until_result(work), _location_headers(drive, "join")
-        gone = self._stop_on_disconnect(drive, stop_on_disconnect)
+        gone = self._disconnect_callback(drive, stop_on_disconnect)
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
     async def _await_drive_result(self, drive: served.Served) -> Any:
@@ -237,7 +237,7 @@ class Runs:
         found = drive_streams.encode_sse(
             self._follow_drive_pieces(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
         )
-        gone = self._stop_on_disconnect(one, given.get("cancel_on_disconnect") == "true")
+        gone = self._disconnect_callback(one, given.get("cancel_on_disconnect") == "true")
         return drive_streams.EventStreamResponse(found, _location_headers(one, "stream"), gone)
 
     async def stream_thread(self, request: Request) -> Response:

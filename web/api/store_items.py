@@ -32,7 +32,7 @@ class StoreItems:
         namespace: Any = given.get("namespace")
         if not namespace:
             raise RefusedError(400, "`namespace` must have at least one label.")
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
         await self._query_memory_store(
             lambda store: store.put(tuple(namespace), given["key"], given["value"])
@@ -45,7 +45,7 @@ class StoreItems:
         namespace = [part for part in seen["namespace"] if part]
         if not (key := asked.get("key")):
             return json_response({"error": "Key is required"}, 400)
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
         found = await self._query_memory_store(lambda store: store.get(tuple(namespace), key))
         return json_response(_item_json(found) if found else None)
@@ -53,7 +53,7 @@ class StoreItems:
     async def delete_item(self, request: Request) -> Response:
         given: Any = await read_json_body(request)
         namespace: Any = given.get("namespace")
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
         key: str = given["key"]
         await self._query_memory_store(lambda store: store.delete(tuple(namespace), key))
@@ -97,7 +97,7 @@ def _item_json(item: Any) -> dict[str, Any]:
     }
 
 
-def _namespace_problem(namespace: Any) -> str:
+def _describe_namespace_problem(namespace: Any) -> str:
     """Return what is wrong with a namespace; empty: nothing."""
     if not isinstance(namespace, list) or not namespace:
         return "Namespace is required: a list of strings."

@@ -47,12 +47,12 @@ class ThreadStates:
     def read_values_and_interrupts(self, thread: Served, row: RunRow) -> dict[str, Any]:
         """Return values and interrupts now; those before, if the types of the graph refuse the state."""
         try:
-            values, interrupts = self._read_current_values(row)
+            values, interrupts = self._read_current_values_and_interrupts(row)
         except (ValueError, TypeError):
             values, interrupts = self.newest_known_values(thread).get("values"), {}
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
-    def _read_current_values(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
+    def _read_current_values_and_interrupts(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
         with threads.open_graph(self.options, row.run) as found:
             snapshot = found.app.get_state(found.config)
         if snapshot.created_at is None:

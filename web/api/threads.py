@@ -265,11 +265,11 @@ class Threads:
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._narrow_filter_to_status(wanted, status) if (status := body.get("status")) else wanted
 
-    def _narrow_filter_to_status(self, wanted: threads.Wanted, status: str) -> threads.Wanted:
+    def _narrow_filter_to_status(self, run_filter: threads.Wanted, status: str) -> threads.Wanted:
         """Of the runs that are wanted, those with this status."""
         unsettled = self.client.named_runs(threads.restless(self.home))
         also = [row.run for row in unsettled if _STATUS.get(row.status, "idle") == status]
-        return replace(wanted, rests=status, also=also)
+        return replace(run_filter, rests=status, also=also)
 
     def _find_search_page(
         self, body: Mapping[str, Any]
@@ -280,7 +280,7 @@ class Threads:
         by = body.get("sort_by", "updated_at")
         newest = body.get("sort_order") != "asc" or "sort_by" not in body
         made, wanted = self._list_matching_threads(body), self._build_run_filter(body)
-        total = len(made) + self._count_runs(wanted)
+        total = len(made) + self._count_wanted_runs(wanted)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
         keyed = self._threads_with_sort_keys(made, by)
@@ -313,7 +313,7 @@ class Threads:
         ]
 
     def _runs_with_sort_keys(
-        self, wanted: threads.Wanted, sort_by: str, newest_first: bool, limit: int, offset: int
+        self, run_filter: threads.Wanted, sort_by: str, newest_first: bool, limit: int, offset: int
     ) -> "list[tuple[Any, served.Served | str]]":
         """Return runs in their order, each with what it is sorted by."""
 
@@ -323,20 +323,23 @@ class Threads:
             return [(at, run) for run, at in rows]
 
         if sort_by == "thread_id":  # no database knows it
-            every = [(thread_id_of_run(run), run) for _, run in list_keyed(wanted, _ALL, 0)]
+            every = [(thread_id_of_run(run), run) for _, run in list_keyed(run_filter, _ALL, 0)]
             return [*sorted(every, reverse=newest_first)]
         if sort_by == "status":
             known = (
-                [wanted.rest_status]
-                if wanted.rest_status
+                [run_filter.rest_status]
+                if run_filter.rest_status
                 else sorted(_RESTING_STATUSES, reverse=newest_first)
             )
             each = (
-                (one, wanted if wanted.rest_status else self._narrow_filter_to_status(wanted, one))
+                (
+                    one,
+                    run_filter if run_filter.rest_status else self._narrow_filter_to_status(run_filter, one),
+                )
                 for one in known
             )
             return [(status, run) for status, which in each for _, run in list_keyed(which, limit, offset)]
-        return [*list_keyed(wanted, limit, offset)]
+        return [*list_keyed(run_filter, limit, offset)]
 
     def search_threads(self, request: Request) -> Response:
         given = request.state.given
@@ -355,10 +358,10 @@ class Threads:
         given = request.state.given
         _check_extract_paths(given)
         made, wanted = self._list_matching_threads(given), self._build_run_filter(given)
-        return json_response(len(made) + self._count_runs(wanted))
+        return json_response(len(made) + self._count_wanted_runs(wanted))
 
-    def _count_runs(self, wanted: threads.Wanted | None) -> int:
-        return threads.count_roots(self.home, wanted) if wanted else 0
+    def _count_wanted_runs(self, run_filter: threads.Wanted | None) -> int:
+        return threads.count_roots(self.home, run_filter) if run_filter else 0
 
     async def update_thread(self, request: Request) -> Response:
         found, given = self.find_thread(request.path_params["thread"]), await read_json_body(request)
