@@ -20,7 +20,7 @@ from interlock.nodes.tools_results import (
     answer_call,
     call_status_after,
     earlier_calls,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
 )
 from interlock.prompts import load_prompt
@@ -63,7 +63,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
@@ -136,7 +136,7 @@ def _request_note(deps: Deps, state: DecideState) -> str | None:
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     amends = answer.choice == "modify"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
@@ -160,7 +160,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     if info := deps.toolset.info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
-        await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
+        await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
@@ -175,7 +175,7 @@ async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: Call
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
-async def store_grant(
+async def store_always_choice(
     deps: Deps, request: str, risk: Risk, rule: SessionRule | None, answer: Answer, emit: Emit
 ) -> None:
     """Keep an always-choice as a rule of this run, and of later ones if the person wanted that; None: it is none."""

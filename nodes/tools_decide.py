@@ -19,7 +19,7 @@ from interlock.nodes.tools_results import (
     earlier_calls,
     hook_names,
     hook_reason,
-    load_attempt,
+    load_deps_key_and_call,
     mode_refusal,
     policy_decision_record,
     record_argument_change,
@@ -165,7 +165,7 @@ _FRESH: DecideState = {
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
     if by_names and not await _is_denied_by_given_name(deps, call, state):
         named = await resolve_call_by_names(deps, call)
@@ -210,7 +210,7 @@ def _redirect_to_plans_folder(
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
-    deps, _, call = load_attempt(state, runtime)
+    deps, _, call = load_deps_key_and_call(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
@@ -226,7 +226,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
-    deps, _, call = load_attempt(state, runtime)
+    deps, _, call = load_deps_key_and_call(state, runtime)
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
@@ -244,7 +244,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks run first, then a person may be asked."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
     mode = approval_mode_for(deps, info.risk, state)
     verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.session_rules())
@@ -286,7 +286,7 @@ async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a new attempt, checked and approved like any other; else the call is finished."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     if state["edit_status"] == "applied":
         mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
         tried = strings_to_try(
@@ -313,7 +313,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, require approval, or change the arguments. Its allow doesn't override others' asks."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
     outcome = await fire_hooks("BeforeTool", payload, state, runtime, call.name)
     if outcome.stop is not None or outcome.decision == "block":

@@ -20,7 +20,7 @@ from interlock.nodes.tools_results import (
     call_status_after,
     filled_forms,
     hook_reason,
-    load_attempt,
+    load_deps_key_and_call,
     mode_refusal,
     record_changed_result,
     record_hook_decision,
@@ -58,12 +58,12 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
 
     `docs/internals.md#unknown-outcomes`.
     """
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
         await deps.snapshots.after(key)  # a kill may have prevented it
-        return _end_update(state, row.result, is_output_too_long(deps, call, row.result))
+        return _executed_update(state, row.result, is_output_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _can_rerun(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
     result = await _refusal_before_run(deps, state, call) if row is None or row.state == "scheduled" else None
@@ -85,7 +85,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     deps.journal.finish(key, call, result)
     written = info.effect == "file" and result.status == "success"
     await deps.snapshots.after(key, str(result.meta.get("path", "")) if written else "")
-    return _end_update(state, result, is_output_too_long(deps, call, result))
+    return _executed_update(state, result, is_output_too_long(deps, call, result))
 
 
 def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
@@ -190,7 +190,7 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").text(reason=now.reason))
 
 
-def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+def _executed_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     if (result.error or {}).get("type") == INPUT_WANTED:
         return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
@@ -204,7 +204,7 @@ def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteS
 )
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     result = recorded_result(deps.journal, key)
     outcome = await fire_hooks("AfterTool", _hook_payload(call, result), state, runtime, call.name)
     record_hook_decision(runtime, key, "AfterTool", outcome)

@@ -23,7 +23,7 @@ from interlock.nodes.tools_results import (
     EXECUTED,
     call_status_after,
     filled_forms,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
     recorded_result,
     should_fire_after_tool,
@@ -54,7 +54,7 @@ INPUT_WANTED = "input_wanted"
 @node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: asking is harmless, and the answer is the person's own."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
     preview = await deps.toolset.preview(call, ())
@@ -80,7 +80,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 )
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
@@ -115,7 +115,7 @@ def _ended_call_update(state: ExecuteState, event: str, otherwise: str) -> Execu
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read_plan, path)
@@ -161,7 +161,7 @@ def _read_plan(path: Path | None) -> str:
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
@@ -236,7 +236,7 @@ _KILLED = "The run was killed or stopped while this call ran."
 @node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     reason = (
         f"{state.get('cause') or _KILLED} The call may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
@@ -263,7 +263,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
@@ -288,7 +288,7 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The reason attributes the server's words to the server and says what an answer does."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     asks = (state.get("asks") or 0) + 1
     form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
@@ -320,7 +320,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     again = key.next.attempt
     another = has_server_changed(deps, request)

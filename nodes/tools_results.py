@@ -34,7 +34,7 @@ _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
-def load_attempt(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
+def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, call_key_of(state)
     return deps, key, deps.journal.call(key)
@@ -86,7 +86,7 @@ def recorded_call_and_result(
     return journal.call(key), recorded_result(journal, key)
 
 
-def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
+def result_for_model(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
     """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
@@ -101,7 +101,7 @@ def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> T
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
     call, raw = deps.journal.call(key), recorded_result(deps.journal, key)
-    sent = result_as_sent(deps.transcript, record, raw)
+    sent = result_for_model(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
