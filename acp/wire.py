@@ -47,7 +47,7 @@ class Wire:
 
     @classmethod
     def take_over_stdio(cls) -> "Wire":
-        """Take this process's stdin and stdout. Others that read stdin find it empty; what they print lands on stderr."""
+        """Take this process's stdin and stdout. Other readers find stdin empty; what else prints lands on stderr."""
         read, write = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
