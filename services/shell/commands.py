@@ -63,7 +63,7 @@ SHELLS = to_name_set("bash sh dash zsh ksh mksh fish csh tcsh rbash ash yash pos
 _DEEPEST = 20
 """For `env env env …`."""
 _UNSEEN = "it runs something that is only known when it runs"
-_UNKNOWN = Word("…", False, "", True, True, foreign=True)
+_UNKNOWN = Word("…", False, "", True, True, depends_on_environment=True)
 """Arguments known only at run time."""
 
 
@@ -115,7 +115,7 @@ def add_command(
         )
         return
     if name.text == "export":
-        found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
+        found.assigns += [w.known_start.partition("=")[0] for w in words[1:]]
     inner = _find_inner_commands(words)
     found.add_command(_to_shell_command(words, text, assigns, inner))
     if inner.opaque is not None and known_program_name(name.text) in _GUESSED:
@@ -257,7 +257,7 @@ class Options:
         operands: list[Word] = []
         rest = iter(words)
         for word in rest:
-            if not word.lead.startswith("-") or word.text == "-":
+            if not word.known_start.startswith("-") or word.text == "-":
                 if leading:
                     return None if word.may_be_option else (options, [word, *rest])
                 operands.append(word)
@@ -384,9 +384,9 @@ def _unwrap_find(words: _Words) -> _InnerCommands:
 
 def _unwrap_git(words: _Words) -> _InnerCommands:
     """Handle aliases given on the line: `git -c alias.x='!CMD' x` runs CMD."""
-    if not any("alias." in w.lead.lower() for w in words):
+    if not any("alias." in w.known_start.lower() for w in words):
         return _NOTHING
-    at = next((n for n, w in enumerate(words) if w.lead.lower().startswith("alias.")), 0)
+    at = next((n for n, w in enumerate(words) if w.known_start.lower().startswith("alias.")), 0)
     body = words[at].text.partition("=")[2]
     own = body[1:] if body.startswith("!") else f"git {body}"
     arguments = shlex.join(w.text for w in words[at + 2 :])
@@ -419,7 +419,7 @@ def _is_plain_test(words: _Words) -> bool:
     """Return whether it is `-f x` or `x = y` only: `[ -v 'a[$(…)]' ]` runs code, and an extra word changes the
     operator."""
     operands = words[1:] if words and words[0].text == "!" else words
-    if any(w.splits for w in operands):
+    if any(w.may_split for w in operands):
         return False
     if len(operands) == 2:
         return operands[0].literal and _FILE_TEST.fullmatch(operands[0].text) is not None
@@ -440,11 +440,11 @@ def _is_plain_read(words: _Words) -> bool:
 
 
 def _is_plain_export(words: _Words) -> bool:
-    return all(not w.splits and _is_harmless_assignment(w) for w in words)
+    return all(not w.may_split and _is_harmless_assignment(w) for w in words)
 
 
 def _is_harmless_assignment(word: Word) -> bool:
-    name, sign, _ = word.lead.partition("=")
+    name, sign, _ = word.known_start.partition("=")
     known = bool(sign) or word.literal
     return known and name in HARMLESS_VARIABLES and not assignment_problem(name, word.text.partition("=")[2])
 

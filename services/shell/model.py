@@ -21,19 +21,21 @@ class Word:
     """Unquoted if `literal`; otherwise as written."""
     literal: bool = True
     """Its value is known: it has no expansion, glob, brace or tilde."""
-    lead: str = ""
+    known_start: str = ""
     """The known beginning of its value; all of it if `literal`."""
-    splits: bool = False
+    may_split: bool = False
     """May become several words, or none (unquoted expansion, brace, glob)."""
-    wild: bool = False
+    may_start_differently: bool = False
     """May become words that don't begin with `lead`."""
-    foreign: bool = False
+    depends_on_environment: bool = False
     """Depends on variables or names of files, not only on the line and on what its commands print."""
 
     @property
     def may_be_option(self) -> bool:
         """Whether its value is unknown and may begin with a dash."""
-        return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
+        return not self.literal and (
+            self.may_start_differently or self.known_start == "" or self.known_start.startswith("-")
+        )
 
 
 def to_name_set(text: str) -> frozenset[str]:
@@ -85,7 +87,7 @@ class ShellCommand:
     """As written; for a command run by a wrapper, the joined words."""
     words: tuple[Word, ...]
     """Program and arguments, without assignments and redirections."""
-    assigns: tuple[str, ...] = ()
+    assigned_names: tuple[str, ...] = ()
     """Names of variables set for this command only."""
     danger: str | None = None
     """Why it asks even where a rule allows it: a clause without a full stop."""

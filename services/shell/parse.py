@@ -319,7 +319,7 @@ class _CommandReader(WordReader):
         if head and head[2]:
             words = self._read_words_to(";\n")
             self.found.values += [(name, word) for word in words]
-            if self._is_loop_variable_set_once(name) and not any(w.foreign for w in words):
+            if self._is_loop_variable_set_once(name) and not any(w.depends_on_environment for w in words):
                 self.of_line[name] = len(self.state.open)
                 self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
         elif self.text.startswith("((", self.at + 1):
