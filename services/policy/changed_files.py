@@ -150,7 +150,7 @@ _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
 
 def describe_change_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
-    if not reading.line.unread:
+    if not reading.line.partly_unparsed:
         return None
     known = _WRITES | LANGUAGES | SHELLS | to_name_set("> tar unzip find git curl wget xargs")
     writes = any(known_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))

@@ -65,7 +65,7 @@ def is_command_granted(
     line = reading.line
     if granted_line and granted_line == line.text:
         return True
-    fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
+    fed = command.may_read_pipe or any(r.kind in ("read", "text") for r in line.files)
     known = set(command.assigned_names) <= HARMLESS_VARIABLES
     return known and any(is_covered_by_grant(command, argv, reading, fed) for argv in granted_commands)
 
@@ -156,20 +156,24 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
     """
     line = reading.line
-    if line.hidden or not line.effective or any(_is_too_risky_to_grant(c, reading) for c in line.effective):
+    if (
+        line.hidden
+        or not line.commands_needing_rule
+        or any(_is_too_risky_to_grant(c, reading) for c in line.commands_needing_rule)
+    ):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
-    fed = any(c.fed and find_grant_row(c.argv) is None for c in line.effective)
+    fed = any(c.may_read_pipe and find_grant_row(c.argv) is None for c in line.commands_needing_rule)
     away = reading.elsewhere_clause is not None or line.opaque is not None
     if (
         away
         or line.files
         or fed
         or _is_setting_influential_variable(line)
-        or not all(map(_has_known_arguments, line.effective))
+        or not all(map(_has_known_arguments, line.commands_needing_rule))
     ):
         return common.model_copy(update={"line": line.text})
-    each = chain.from_iterable(map(split_by_target, line.effective))
+    each = chain.from_iterable(map(split_by_target, line.commands_needing_rule))
     shown = dict.fromkeys(map(_granted_argv, each))
     commands, also = tuple(map(shlex.join, shown)), tuple(map(describe_extra_coverage, shown))
     return common.model_copy(update={"commands": commands, "also": also})
@@ -184,14 +188,16 @@ def _is_too_risky_to_grant(command: ShellCommand, reading: LineReading) -> bool:
     danger = command.danger and not (
         command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, reading)
     )
-    opaque = command.opaque and not command.sources
+    opaque = command.opaque and not command.only_sources_file
     return not command.words or bool(danger or opaque or find_inner_danger(command))
 
 
 def _is_setting_influential_variable(line: ShellLine) -> bool:
     """Return whether it sets a variable by which its commands may do something else."""
-    every = (*line.assigns, *(name for c in line.effective for name in c.assigned_names))
-    return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
+    every = (*line.assigns, *(name for c in line.commands_needing_rule for name in c.assigned_names))
+    return any(name.partition("=")[0] in STAGES for name in every) or any(
+        c.sets for c in line.commands_needing_rule
+    )
 
 
 def _has_known_arguments(command: ShellCommand) -> bool:

@@ -179,7 +179,7 @@ class LineReading:
             clauses += [f"changes its folder ({command.text})"]
             leads_further = (  # each time that it runs
                 target is not None
-                and command.repeats
+                and command.may_repeat
                 and not (posixpath.isabs(target) or posixpath.normpath(target) == ".")
             )
             if target is None or len(moves) > 1 or leads_further:
@@ -201,14 +201,14 @@ class LineReading:
         parsed = (
             reader.parse_words(map(literal_word, argv[1:])) if reader and reader.operands == "paths" else None
         )
-        return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
+        return self if parsed is None else replace(self, accepted_paths=frozenset(w.text for w in parsed[1]))
 
     @property
     def is_needing_no_rule(self) -> bool:
         """Whether the line only asks for something that needs no rule: `command -v node`, `[ -n "$x" ]`, `wait`."""
         line = self.line
         asks = any(c.words and c.words[0].text in _QUESTIONS for c in line.commands)
-        return asks and not (line.effective or line.opaque or line.assigns or line.files)
+        return asks and not (line.commands_needing_rule or line.opaque or line.assigns or line.files)
 
     def is_folder(self, path: str) -> bool:
         """Return whether it is a folder, wherever the line may run."""
@@ -225,7 +225,7 @@ class LineReading:
             or not self.folders
         ):
             return False
-        if self.line.spawns:
+        if self.line.spawns_in_loop:
             return False  # as many processes as the loop has turns
         program = command.words[0].text
         if not command.words[0].literal or is_supplied_by_project(program, self):

@@ -121,7 +121,7 @@ def _possible_values(word: Word, reading: LineReading) -> Iterator[str]:
 
 def describe_private_name_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a private name in a line that isn't parsed to its end."""
-    found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
+    found = _NAMES_IT.search(reading.line.text) if reading.line.partly_unparsed else None
     return f"may show {found[1]!r}, which tools may not read" if found else None
 
 

@@ -348,7 +348,7 @@ def _rule_in_mode(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
         return rule
     # Plan mode is fixed: no extension, workspace, user or admin can extend it.
-    return replace(rule, lowers=True) if rule.decision == "ask" else None
+    return replace(rule, lowers_to_ask=True) if rule.decision == "ask" else None
 
 
 def first_deciding_rule(rules: Iterable[Rule], is_met: Callable[[Rule], bool]) -> Rule | None:

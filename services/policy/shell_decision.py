@@ -103,14 +103,16 @@ def decide_line(
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.command_prefixes]
-    for command in chain.from_iterable(split_by_target(c, allowed) for c in line.effective or (bare,)):
+    for command in chain.from_iterable(
+        split_by_target(c, allowed) for c in line.commands_needing_rule or (bare,)
+    ):
         plain = reads and (
             reading.is_plain_reading(command) or (command is bare and reading.is_needing_no_rule)
         )
         parts.append(PartRuling(command, check.judge_command(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
-    wrappers = (c for c in line.commands if c.transparent)
+    wrappers = (c for c in line.commands if c.needs_no_rule)
     spelled = check.other_spellings() if check.has_restrictions else ()
     for command in dict.fromkeys(
         chain(wrappers, find_commands_in_fed_texts(line), spelled, [ShellCommand(line.text, ())])
@@ -126,7 +128,9 @@ def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bo
     """Return whether a line is fully understood and does only plain reading."""
     reading = LineReading.from_call(call, line, workspace)
     writes = any(r.kind == "write" for r in line.files)
-    return not (line.opaque or line.assigns or writes) and all(map(reading.is_plain_reading, line.effective))
+    return not (line.opaque or line.assigns or writes) and all(
+        map(reading.is_plain_reading, line.commands_needing_rule)
+    )
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class _LineCheck:
             for command in every
             for one in commands_with_original_names(command, self.restricted, folders)
         ]
-        for one in (*self.reading.line.effective, *fed, *copied):
+        for one in (*self.reading.line.commands_needing_rule, *fed, *copied):
             yield from plain_target_commands(one, self.folder_paths)
         yield from copied
 
@@ -192,13 +196,15 @@ class _LineCheck:
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.command_prefixes
         away = self.reading.elsewhere_clause
-        whole = (command.sets or away or command.sources or None) is not None and self._is_line_granted()
+        whole = (
+            command.sets or away or command.only_sources_file or None
+        ) is not None and self._is_line_granted()
         named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
         danger = danger or find_inner_danger(command)
         if danger and not (exact and not command.assigned_names):
             return outcome.lower_to_ask("danger", danger)
-        if command.opaque and not (command.sources and whole):
+        if command.opaque and not (command.only_sources_file and whole):
             return outcome.lower_to_ask("opaque", command.opaque)
         if not (only_reads or exact) and (touched := self._describe_changed_argument(command)):
             return outcome.lower_to_ask("danger", touched)
@@ -351,7 +357,7 @@ class _LineCheck:
 
     def _describe_project_wrapper(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
-        wrappers = (c.words[0].text for c in self.reading.line.commands if c.transparent and c.words)
+        wrappers = (c.words[0].text for c in self.reading.line.commands if c.needs_no_rule and c.words)
         own = next((w for w in wrappers if is_supplied_by_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
 

@@ -396,7 +396,7 @@ def describe_patched_trusted_file(command: ShellCommand, reading: LineReading) -
         text for word in (*words[1:], *read) for text in (word, word.partition("=")[2], word[2:]) if text
     ]
     found = _existing_files(named, reading)
-    if command.fed or (not found and len(reading.line.commands) > 1):  # another command may make it
+    if command.may_read_pipe or (not found and len(reading.line.commands) > 1):  # another command may make it
         return UNSEEN_PATCH
     try:
         changed = [*_file_names_in_patches(found)]

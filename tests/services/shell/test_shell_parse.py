@@ -74,9 +74,9 @@ def test_what_can_be_seen_of_a_line_is_kept_with_what_variables_are_set_for() ->
     line = parse_shell_line("a=1; b=2 ls; export CI=1")
     assert (set(line.assigns), line.commands[0].assigned_names) == ({"a", "CI"}, ("b",))
     line = parse_shell_line("timeout 5 env CI=1 bash -c 'rm x'")
-    found = [(c.argv[0], c.transparent) for c in line.commands]
+    found = [(c.argv[0], c.needs_no_rule) for c in line.commands]
     assert found == [("timeout", True), ("env", True), ("bash", True), ("rm", False)]
-    assert [c.argv for c in line.effective] == [("rm", "x")]
+    assert [c.argv for c in line.commands_needing_rule] == [("rm", "x")]
 
 
 @given(st.one_of(st.text(max_size=80), st.text("ab ;|&<>()$`'\"\\{}[]#!=\n\t*~-E0", max_size=80)))
