@@ -54,7 +54,7 @@ def planned(toolset: BuiltinToolset, call: CallView) -> Planned:
 
 
 def refused(root: Path, call: CallView) -> ToolResult:
-    result = asyncio.run(fresh(root).plan(call))
+    result = asyncio.run(fresh(root).plan_change(call))
     assert isinstance(result, ToolResult)
     return result
 
@@ -64,7 +64,7 @@ def run(toolset: BuiltinToolset, call: CallView, plan: Planned | None) -> ToolRe
 
 
 def preview(root: Path, call: CallView, earlier: Sequence[CallView] = ()) -> Preview:
-    return asyncio.run(fresh(root).preview(call, earlier))
+    return asyncio.run(fresh(root).preview_call(call, earlier))
 
 
 def identity(path: Path) -> tuple[int, int]:
