@@ -77,7 +77,7 @@ _LISTED = {
         ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
-        ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
+        ("services/mcp/", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
         ("store", "store prune [--dry-run]", "Delete ended runs that are old, or take too much"),
         ("warm", "warm [--for TIME|--stop]", "Keep a process ready, so that commands start at once"),
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),

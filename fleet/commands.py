@@ -34,8 +34,10 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
-    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_make_or_resolve_folder(args.workspaces))
+    isolated = setup.describe_isolation(
+        os.environ, sandbox_all=args.sandbox, takes_clones=bool(args.workspaces)
+    )
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
@@ -43,7 +45,7 @@ def worker(args: Args) -> None:
     setup.run_worker(fleet.home, queues, args.concurrency, stderr_paint().print)
 
 
-def _ensure_folder(path: Path) -> Path:
+def _make_or_resolve_folder(path: Path) -> Path:
     """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:

@@ -20,7 +20,7 @@ from interlock.nodes.tools_results import (
     answer_call,
     call_status_after,
     earlier_calls,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
 )
 from interlock.prompts import load_prompt
@@ -63,8 +63,8 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
-    deps, key, call = load_attempt(state, runtime)
-    risk = tool_info(deps, call).risk
+    deps, key, call = load_deps_key_and_call(state, runtime)
+    risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview_call(call, earlier)
@@ -99,7 +99,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
 
 def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
-    names = (call.name, tool_info(deps, call).name)
+    names = (call.name, require_tool_info(deps, call).name)
     declared = (d.parameters for d in deps.toolset.declare_tools() if d.name in names)
     schema: dict[str, Any] = next(declared, dict[str, Any]())
     if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -136,7 +136,7 @@ def _request_note(deps: Deps, state: DecideState) -> str | None:
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     amends = answer.choice == "modify"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
@@ -155,16 +155,16 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
-    if await _is_denied_by_now(deps, state, call):
+    if await _is_denied_by_current_rules(deps, state, call):
         return {"label": "changed since"}
     if info := deps.toolset.tool_info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
-        await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
+        await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
-async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> bool:
+async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
     info = deps.toolset.tool_info(call.name)
     if info is None:
@@ -175,7 +175,7 @@ async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> b
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
-async def store_grant(
+async def store_always_choice(
     deps: Deps, request: str, risk: Risk, rule: SessionRule | None, answer: Answer, emit: Emit
 ) -> None:
     """Keep an always-choice as a rule of this run, and of later ones if the person wanted that; None: it is none."""
@@ -205,7 +205,7 @@ def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState)
     return EDITS_ONLY if granted and risk != "write" else mode
 
 
-def tool_info(deps: Deps, call: CallView) -> ToolInfo:
+def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
     info = deps.toolset.tool_info(call.name)
     if info is None:
         raise RunError(

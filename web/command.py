@@ -65,9 +65,9 @@ def _manage_tokens(args: Args) -> None:
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
-        sys.stdout.write(tokens.create_token(words[2], args.role) + "\n")
+        sys.stdout.write(tokens.create_program_token(words[2], args.role) + "\n")
     elif words[:2] == ["token", "rm"] and len(words) == 3:
-        if not tokens.revoke_token(words[2]):
+        if not tokens.revoke_program_token(words[2]):
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(

@@ -148,7 +148,7 @@ def _exit_code_of_run(client: Client, run: str) -> int:
     row = client.run(run)
     # One that is done and couldn't be delivered has failed.
     outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
-    return next((EXIT_CODES[why] for why in (row.why, outcome, row.status) if why in EXIT_CODES), 1)
+    return next((EXIT_CODES[why] for why in (row.end_reason, outcome, row.status) if why in EXIT_CODES), 1)
 
 
 @declare_arguments(Parser.run_flag)

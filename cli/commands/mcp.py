@@ -111,7 +111,7 @@ def mcp(args: Args) -> int | None:
 
 
 def _read_server_views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.client.configuration_checks import McpCheck
+    from interlock.engine.client.mcp_check import McpCheck
 
     check = McpCheck(options_here(args))
     try:
@@ -221,7 +221,7 @@ def _remove_server(args: Args) -> None:
 
 
 def _sign_in(args: Args) -> None:
-    from interlock.engine.client.configuration_checks import McpCheck
+    from interlock.engine.client.mcp_check import McpCheck
 
     name = _require_server_name(args)
     check = McpCheck(options_here(args))

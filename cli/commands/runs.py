@@ -92,7 +92,7 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
     what = one_line(row.title if row.workflow in ("main", row.title) else f"{row.workflow}: {row.title}")
     return (
         row.run,
-        row.standing,
+        row.status_text,
         format_age(row.updated),
         format_amount(row.tokens),
         format_dollars(row.usd),

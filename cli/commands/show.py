@@ -22,7 +22,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending_requests import request_screen_lines
 from interlock.cli.render.workflow_results import result_lines
-from interlock.engine.client import Agent, Call, Client, RunRow, path
+from interlock.engine.client import Agent, Call, Client, RunRow, root_node_path
 from interlock.engine.client.decision_lines import (
     DecisionRow,
     argument_change_line,
@@ -152,7 +152,7 @@ def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
     taken = client.steps(run.run)
     return {
         **run._asdict(),
-        "path": path(taken),
+        "path": root_node_path(taken),
         "stopped_in": client.stopped_in_nodes(run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.reasons(run.run)],
@@ -170,7 +170,7 @@ def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
 
 
 def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
-    status = run.status + (f" ({run.why})" if run.why else "")
+    status = run.status + (f" ({run.end_reason})" if run.end_reason else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
     where = abbreviate_home(run.workspace)
@@ -234,7 +234,7 @@ def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
 
 def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
-    if root := path(taken):
+    if root := root_node_path(taken):
         yield f"path    {format_path(root)}"
     if stopped := client.stopped_in_nodes(run):
         yield f"        stopped in {', '.join(stopped)}"

@@ -24,7 +24,7 @@ from interlock.engine.client import Call, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
 from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
-from interlock.state.entry_points import find_entry_point
+from interlock.state.entry_points import has_part
 from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
 from interlock.state.text import escape_controls, json_text, visible, visible_json
@@ -89,7 +89,7 @@ def export_run(run: RunRow, shape: str) -> str:
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     # Without the folder that draws, everything else of the run is exported.
-    can_draw = find_entry_point("interlock.parts", "diagrams") is not None
+    can_draw = has_part("diagrams")
     drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run) if can_draw else ""
     text = drawn.decode() if isinstance(drawn, bytes) else drawn
     return html_page(record, text) if shape == "html" else markdown_report(record, text)

@@ -237,7 +237,7 @@ def _read_run_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
 def _run_row(row: RunRow) -> Row:
     return Row(
         one_line(row.title) or row.workflow,
-        f"{row.standing} · {format_age(row.updated)} · {row.run}",
+        f"{row.status_text} · {format_age(row.updated)} · {row.run}",
         row.run,
     )
 

@@ -25,7 +25,7 @@ from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -100,7 +100,7 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (
         None,
-        prompts_digest("context"),
+        hash_prompts("context"),
     )
     transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
@@ -338,7 +338,7 @@ class Seen:
         self._row = row
         self._alike = read_run_options(home, row.run).get("context_prompts") in (
             None,
-            prompts_digest("context"),
+            hash_prompts("context"),
         )
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}

@@ -15,6 +15,7 @@ from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
+from interlock.state.entry_points import has_part, missing_room_line
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
 from interlock.state.settings import ModelSettings, Settings
@@ -269,8 +270,12 @@ def load_settings(
     settings = Settings.model_validate(reduce(_merge_data, (layer.data for layer in layers), defaults))
     names = [str(layer.data.get("model", {}).get("name") or "auto") for layer in reversed(layers)]
     model, said = with_vendor_aliases(settings.model, names, env)
+    changed: dict[str, Any] = {"model": model}
+    if settings.mcp_servers and not has_part("mcp"):
+        changed["mcp_servers"] = {}
+        warnings.append(missing_room_line("mcpServers need", "services/mcp"))
     return LoadedSettings(
-        settings=settings.model_copy(update={"model": model}),
+        settings=settings.model_copy(update=changed),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if path_exists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
