@@ -160,7 +160,7 @@ def _large_store(server: Server, folder: Path) -> None:
 
 
 def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
-    from interlock.engine.read import list_runs, waiting_requests
+    from interlock.engine.read import list_runs, list_waiting_requests
     from interlock.engine.store import Store, state_directory_for_store
 
     store = state_directory_for_store(home, address)
@@ -168,8 +168,8 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     return {
         "runs": lambda: list_runs(store, limit=20),
         "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
-        "approvals --all": lambda: waiting_requests(store),
-        "approvals": lambda: waiting_requests(store, limit=20),
+        "approvals --all": lambda: list_waiting_requests(store),
+        "approvals": lambda: list_waiting_requests(store, limit=20),
         "a worker's sweep": lambda: conn.jobs.unsure(12.0),
     }
 

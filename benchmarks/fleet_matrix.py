@@ -119,10 +119,10 @@ class Matrix:
     def decide(self) -> None:
         """Approve what waits; answer what a kill has hidden as a person would who looks at the disk."""
         from interlock.engine.client import Client, Decision, Options
-        from interlock.engine.read import waiting_requests
+        from interlock.engine.read import list_waiting_requests
 
         client = Client(Options(home=self.home(), user_home=Path(self.env["HOME"]), env=self.env))
-        for request in waiting_requests(self.home()):
+        for request in list_waiting_requests(self.home()):
             fields = request.fields
             if fields["kind"] != "outcome":
                 decision = Decision(request.id, "proceed_once")

@@ -2,27 +2,17 @@
 
 from typing import Any
 
-from interlock.state.entry_points import EntryPoint, find_entry_point
+from interlock.state.entry_points import EntryPoint, find_entry_point, has_part, missing_room_line
 from interlock.state.errors import ConfigError
 
 REPOSITORIES = ("interlock.repositories", "git")
 """Clones of the repositories that runs work on."""
 
 
-def has_part(name: str) -> bool:
-    """Whether the folder of a part that not everybody needs is here; it registers as `interlock.parts`."""
-    return find_entry_point("interlock.parts", name) is not None
-
-
 def require_part(name: str, what: str, folder: str) -> None:
     """Raise `ConfigError` if a part's folder is missing. `what` needs it: the beginning of the error, with its verb."""
     if not has_part(name):
         raise ConfigError(missing_room_line(what, folder))
-
-
-def missing_room_line(what: str, room: str) -> str:
-    """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
-    return f"{what} the folder interlock/{room}/, which this installation lacks. Install Interlock again to get it."
 
 
 NO_EXPORTER = missing_room_line("telemetry.enabled needs", "telemetry")

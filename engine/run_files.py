@@ -264,9 +264,9 @@ def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snaps
     """The snapshots of a run's own calls, or of one of them. Raises `UserError` if there are none."""
     found = [s for s in snapshots(home, run.run) if not s.inherited]
     if call is not None:
-        from interlock.engine.read.calls import calls, of_call
+        from interlock.engine.read.calls import find_call, list_calls
 
-        key = of_call(calls(home, run.run), call, run.run).key
+        key = find_call(list_calls(home, run.run), call, run.run).key
         found = [s for s in found if s.key == key]
     if not found:
         what = f"Call {call!r} of run {run.run!r}" if call else f"Run {run.run!r}"
@@ -321,9 +321,9 @@ def _unsaved_line(home: Path, run: str) -> str:
     found = unsaved(home, run)
     if found is None:
         return ""
-    from interlock.engine.read.calls import calls
+    from interlock.engine.read.calls import list_calls
 
-    made = {call.key: f"{number} ({call.tool})" for number, call in enumerate(calls(home, run), 1)}
+    made = {call.key: f"{number} ({call.tool})" for number, call in enumerate(list_calls(home, run), 1)}
     named = [made[key] for key in found.calls if key in made]
     count = len(found.calls) + found.more
     return (

@@ -29,7 +29,7 @@ from interlock.engine.driver.run_config import RunConfig, apply_input, prepare_r
 from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow, exact_run
+from interlock.engine.read import RunRow, find_exact_run
 from interlock.engine.store import Store, state_home
 from interlock.engine.store.approvals import record_decision
 from interlock.engine.store.runs import NewRun, insert_run, read_run_options
@@ -63,7 +63,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
                     drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
                 )
             if isinstance(input, Mapping):
-                own = self.workflow.validated(cast(Mapping[str, Any], input))
+                own = self.workflow.validate_input(cast(Mapping[str, Any], input))
                 input = first_state(self.workflow, own, drive, workflow_context(drive, prepared), prepared)
             kwargs["context"] = _with_emit(drive.services.deps)
             stream = cast(Any, super()).astream
@@ -94,7 +94,7 @@ async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerato
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
     lease = await acquire_lease(store, run)
     try:
-        begun = exact_run(store.home, run)
+        begun = find_exact_run(store.home, run)
         prepared = prepare_run(_run_options(store, begun, workflow, input), workflow.needs_model)
         drive = Drive(store, lease, workflow, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
@@ -113,7 +113,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
-        return apply_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
+        return apply_input(replace(options, workspace=Path.cwd()), workflow.validate_input(input))
     return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 

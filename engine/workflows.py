@@ -25,7 +25,7 @@ from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
 from interlock.graphs.foreign import from_langgraph, is_graph_factory
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.services.config.settings import project_paths
+from interlock.services.config.settings import project_settings_paths
 from interlock.services.process.stdout import redirect_prints_to_stderr
 from interlock.services.trust import ProjectFile, display_path, ignored_files_warning
 from interlock.state.entry_points import EntryPoint, find_entry_points
@@ -237,7 +237,7 @@ def _untrusted_error(name: str, file: Path, root: Path) -> UntrustedError:
 
 def _project_folders(root: Path, home: Path) -> list[Path]:
     settings, name = WORKFLOWS_FOLDER.parts
-    return [path for path in project_paths(root, home, name) if path.parent.name == settings]
+    return [path for path in project_settings_paths(root, home, name) if path.parent.name == settings]
 
 
 def _workflow_files(folder: Path) -> list[Path]:

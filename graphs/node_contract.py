@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from interlock.graphs.foreign_callbacks import is_exit
 from interlock.graphs.state_types import channel_types, reducer_of, type_hints
 from interlock.graphs.supersteps import Run
-from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
+from interlock.graphs.user_nodes import route_or_replay, run_or_replay
 from interlock.state.chart_channels import channels_with_charts, check_moves
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
@@ -48,7 +48,7 @@ class Contract(NamedTuple):
         return {key: reducer for key, reducer in noted if reducer and reducer is not keep_newest}
 
 
-def _emit_directly(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+def _runtime_for_node(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
 
     A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
@@ -73,7 +73,7 @@ def _keys_validator(state: type, keys: tuple[str, ...]) -> Any:
     return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
-def convert_to_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def restore_types_from_json(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
     can't be is left as it is.
     """
@@ -107,7 +107,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         deps, info = _deps_and_task(runtime, where)
-        runtime = _emit_directly(runtime, state.get("agent", ""))
+        runtime = _runtime_for_node(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
@@ -195,7 +195,7 @@ def wrap_router(
     """Validate the router's label, and log it as the step's route."""
 
     async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
+        label = await route_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _deps_and_task(runtime, router.__name__)
@@ -222,7 +222,7 @@ def wrap_sender(
 
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
-        payloads = await choose_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
+        payloads = await route_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
         now = state.get("approval_mode")
         for item in payloads:
             try:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import TurnEnd, append_our_message, refusal_error, turn_end_label
+from interlock.nodes.main import TurnEnd, append_program_message, refusal_error, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.conversation import initial_conversation_state, open_refusal, refusals_of_state
 from interlock.state.deps import Deps
@@ -44,7 +44,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
             "it to context.fileName in settings.",
             "file",
         )
-    existing = {m.shown: m.text for m in await deps.context.memory()}
+    existing = {m.shown: m.text for m in await deps.context.load_memory()}
     file = state["file"] or next((name for name in names if name in existing), names[0])
     hint = deps.transcript.message(state["prompt"]).text if state["prompt"] else ""
     request = render_prompt(
@@ -64,7 +64,9 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         "stop": "",
         "refused": {},
     }
-    if all(line == _EMPTY for line in (await deps.context.tree()).splitlines() if not line.endswith("/")):
+    if all(
+        line == _EMPTY for line in (await deps.context.list_trees()).splitlines() if not line.endswith("/")
+    ):
         error = {"type": "nothing_to_describe", "message": _NOTHING.format(folder=str(deps.info.workspace))}
         return {**opened, "label": "nothing here", "error": error}
     return {**opened, "label": "look"}
@@ -83,7 +85,7 @@ def _hash_text(text: str) -> str:
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal is final; a model that stopped silently is reminded, a few times."""
     deps = runtime.context
-    now = next((_hash_text(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
+    now = next((_hash_text(m.text) for m in await deps.context.load_memory() if m.shown == state["file"]), "")
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
     if refused := open_refusal(refusals_of_state(state)):
@@ -94,7 +96,7 @@ async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
         message = f"The model stopped before {state['file']!r} was written, after {REMINDERS} reminders."
         return {"label": "over", "status": "failed", "error": {"type": "not_written", "message": message}}
     text = render_prompt("init/remind", file=state["file"])
-    head = append_our_message(runtime, state["head"], text)
+    head = append_program_message(runtime, state["head"], text)
     return {"label": "once more", "head": head, "reminders": state["reminders"] + 1}
 
 

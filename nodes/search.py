@@ -31,19 +31,19 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     use = load_search_input(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
     try:
-        _index_query(state, deps)
+        _checked_query(state, deps)
     except ToolError as error:
         problem = {"type": error.kind, "message": str(error)}
         return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
     if use == "never":
         return {**fresh, "error": {}, "label": "as it is"}
     until = time.monotonic() + MOST_WAIT_S
-    while not await _index_for_path(state, deps).scan():
+    while not await _index_for_path(state, deps).try_scan_files():
         if time.monotonic() >= until:
             runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
             label = "only" if use == "only" else "as it is"
             return {**fresh, "error": {}, "index_error": _STILL, "label": label}
-        done, total = await deps.index().built()
+        done, total = await deps.index().count_indexed_files()
         waits = "waiting for another process that is indexing"
         runtime.stream_writer(Progress(what=waits, done=done, total=total, unit="files"))
         await asyncio.sleep(_LOOK_S)
@@ -54,10 +54,10 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await _index_for_path(state, deps).compare()
+    waiting, removed = await _index_for_path(state, deps).compare_files()
     if waiting:
         return {"removed": removed, "label": "changed"}
-    await deps.index().release()
+    await deps.index().release_lock()
     only = load_search_input(state, deps).index == "only"
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
@@ -65,15 +65,15 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), nondeterministic=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await _index_for_path(state, deps).chunk()
-    return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
+    files = await _index_for_path(state, deps).cut_next_files()
+    return {"added": state["added"] + files, "label": "embed" if deps.index().has_embeddings else "store"}
 
 
 @node(reads=("request",), writes=("index_error",), nondeterministic=True)
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """If this fails, the update goes on by words alone."""
     try:
-        await _index_for_path(state, runtime.context).embed()
+        await _index_for_path(state, runtime.context).embed_next_files()
     except ToolError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=f"Only words are compared. {error}"))
         return {"index_error": str(error)}
@@ -83,18 +83,18 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), labels=("more", "done", "only"), nondeterministic=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await _index_for_path(state, deps).store()
+    left, total = await _index_for_path(state, deps).store_next_files()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
-    await deps.index().release()
+    await deps.index().release_lock()
     return {"label": "only" if load_search_input(state, deps).index == "only" else "done"}
 
 
 @node(reads=("request",), writes=("found",), nondeterministic=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = await deps.index().query(_index_query(state, deps))
+    found = await deps.index().find_candidates(_checked_query(state, deps))
     return {"found": _store_json(deps, found.model_dump(mode="json"))}
 
 
@@ -102,7 +102,9 @@ async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
-    update: SearchState = {"found": _store_json(deps, deps.index().rank(found, _index_query(state, deps)))}
+    update: SearchState = {
+        "found": _store_json(deps, deps.index().rank_candidates(found, _checked_query(state, deps)))
+    }
     if found.error and not state["index_error"]:
         message = f"Only words are compared. {found.error}"
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
@@ -120,8 +122,8 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     ranked: list[tuple[int, float]] = []
     if state["found"]:
         ranked = json.loads(deps.transcript.message(state["found"]).text)
-    hits = await deps.index().read(ranked)
-    info = await deps.index().info()
+    hits = await deps.index().read_hits(ranked)
+    info = await deps.index().read_info()
     changes: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
     if problem := state["index_error"]:
         changes |= {"error": problem, "state": "indexing" if problem == _STILL else "failed"}
@@ -146,12 +148,12 @@ def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
 def _index_for_path(state: SearchState, deps: Deps) -> CodeIndex:
     """The index, with the path that this search names."""
     try:
-        return deps.index().naming(_index_query(state, deps).path)
+        return deps.index().include_folder_of(_checked_query(state, deps).path)
     except ToolError:  # the path is gone since the search began
         return deps.index()
 
 
-def _index_query(state: SearchState, deps: Deps) -> Asked:
+def _checked_query(state: SearchState, deps: Deps) -> Asked:
     request = load_search_input(state, deps)
     asked = Asked(
         query=request.query or "",
@@ -160,7 +162,7 @@ def _index_query(state: SearchState, deps: Deps) -> Asked:
         limit=request.limit,
         min_score=request.min_score,
     )
-    return deps.index().checked(asked)
+    return deps.index().check_query(asked)
 
 
 def _store_json(deps: Deps, value: object) -> str:

@@ -12,7 +12,7 @@ _NEEDED = {"google-genai": ("3.6", "Gemini models are"), "mcp": ("2.3", "MCP ser
 """Package → the oldest version that was tried, and what needs it. `pyproject.toml` lets older ones stay."""
 
 
-def version_problem(package: str) -> str:
+def outdated_package_problem(package: str) -> str:
     """A line that says what is off with the version that is installed, and which one it needs; empty: nothing is."""
     from packaging.version import Version
 

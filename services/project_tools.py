@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, model_validator
 
-from interlock.services.mcp import reduce_schema
+from interlock.services.tool_schemas import reduce_schema
 from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates, schema_violation, visible, visible_json

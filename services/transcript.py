@@ -28,7 +28,7 @@ def encode_message(message: Message) -> bytes:
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
-def continued_head(root: bytes) -> str:
+def head_continued_by_root(root: bytes) -> str:
     """Return the head that a root record continues, or an empty string."""
     return json.loads(root)["root"]["continues"] or ""
 
@@ -105,7 +105,7 @@ class ChainTranscript:
         while parent := self._load_record(head)[0]:
             head = parent
         row = self._find_row(head)
-        return continued_head(row[1]) if row and row[1] else ""
+        return head_continued_by_root(row[1]) if row and row[1] else ""
 
     def message(self, record: str) -> Message:
         _, message = self._load_record(record)
@@ -125,7 +125,7 @@ class ChainTranscript:
                 yield f"record {head} was changed, or its file is missing"
                 if not parent:
                     return
-            head = parent or continued_head(body or b"")
+            head = parent or head_continued_by_root(body or b"")
 
     def _write_root(self, continues: str | None) -> bytes:
         own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))

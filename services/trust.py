@@ -37,7 +37,7 @@ _TELLING = re.compile(
 _FIRST = ("type", "name", "command")
 
 
-def describe_file(file: Path) -> Iterator[str]:
+def list_file_effects(file: Path) -> Iterator[str]:
     """The lines of one file, or one that says why it can't be read."""
     try:
         yield from [*_describe_contents(file)]
@@ -296,22 +296,22 @@ def list_project_files(root: Path, home: Path) -> list[ProjectFile]:
     found = [
         file
         for name in protected_names()
-        for file in _trust_parts(root / name)
+        for file in _parts_needing_trust(root / name)
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
-    return [ProjectFile(file, tuple(describe_file(file))) for file in found]
+    return [ProjectFile(file, tuple(list_file_effects(file))) for file in found]
 
 
 def list_trust_files(root: Path, home: Path) -> list[ProjectFile]:
     """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
     listing = root / LISTING
-    graphs = [ProjectFile(listing, tuple(describe_file(listing)))] if listing.is_file() else []
+    graphs = [ProjectFile(listing, tuple(list_file_effects(listing)))] if listing.is_file() else []
     return [*list_project_files(root, home), *graphs]
 
 
-def _trust_parts(path: Path) -> Iterator[Path]:
+def _parts_needing_trust(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
@@ -322,7 +322,7 @@ def _trust_parts(path: Path) -> Iterator[Path]:
 
 def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]:
     """Return a warning naming what was ignored and how to enable it, or an empty list."""
-    names = [_describe_file(file, root) for file in files]
+    names = [_file_with_counts(file, root) for file in files]
     if not names:
         return []
     return [
@@ -335,7 +335,7 @@ def display_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _describe_file(file: ProjectFile, root: Path) -> str:
+def _file_with_counts(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"

@@ -119,32 +119,32 @@ class ContextSource(Protocol):
         """Workspace directories; the first is the working directory."""
         ...
 
-    def replacement(self, mode: str = "") -> Replacement | None:
+    def system_prompt_replacement(self, mode: str = "") -> Replacement | None:
         """Text replacing the generated prompt; for a mode, also the file a trusted project has for it.
 
         Raises `ConfigError` if a file can't be read.
         """
         ...
 
-    def facts(self) -> SystemFacts: ...
+    def system_facts(self) -> SystemFacts: ...
 
-    async def repository(self) -> str:
+    async def summarize_repository(self) -> str:
         """Branch, changes and latest commits; empty outside git."""
         ...
 
-    async def tree(self) -> str:
+    async def list_trees(self) -> str:
         """Names below the workspace directories, within a fixed number of lines."""
         ...
 
-    async def rules(self, mode: str) -> Sequence[RuleFile]:
+    async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         """Rule files of `mode` and of all modes, in display order."""
         ...
 
-    def commands(self) -> Commands:
+    def load_commands(self) -> Commands:
         """The custom commands as their files are now."""
         ...
 
-    async def file(self, path: str) -> Reference:
+    async def resolve_reference(self, path: str) -> Reference:
         """One file, directory or pattern of the workspace."""
         ...
 
@@ -153,20 +153,20 @@ class ContextSource(Protocol):
         """Whether a flag or settings name a source of editor context."""
         ...
 
-    def ide(self, record: str) -> IdeState:
+    def ide_state(self, record: str) -> IdeState:
         """The editor's state now or, without a context file, as in `record` (JSON). Raises `ConfigError` if
         unusable."""
         ...
 
-    async def references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
         """What each `@path` in a prompt refers to; never outside the workspace."""
         ...
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """Memory files of subdirectories on the way to `paths`, except those in `seen`."""
         ...
 
-    async def memory(self) -> Sequence[MemoryText]:
+    async def load_memory(self) -> Sequence[MemoryText]:
         """Memory files, nearest last."""
         ...
 

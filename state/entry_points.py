@@ -45,6 +45,16 @@ def find_entry_point(group: str, name: str) -> EntryPoint | None:
     return _find_in_rooms().get(group, {}).get(name) or next(installed, None)
 
 
+def has_part(name: str) -> bool:
+    """Whether the folder of a part that not everybody needs is here; it registers as `interlock.parts`."""
+    return find_entry_point("interlock.parts", name) is not None
+
+
+def missing_room_line(what: str, room: str) -> str:
+    """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
+    return f"{what} the folder interlock/{room}/, which this installation lacks. Install Interlock again to get it."
+
+
 @cache
 def _find_in_rooms() -> dict[str, dict[str, EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}

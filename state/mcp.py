@@ -76,20 +76,20 @@ class McpState(ToolsState, total=False):
 class McpServers(Protocol):
     """The MCP servers of a run, started lazily."""
 
-    def names(self) -> list[str]:
+    def server_names(self) -> list[str]:
         """Servers that are configured and not disabled."""
         ...
 
-    async def ready(self, server: str | None = None) -> None:
+    async def wait_until_ready(self, server: str | None = None) -> None:
         """Start all servers, or one, and wait until each is connected, has failed, or times out."""
         ...
 
-    def views(self) -> list[ServerView]: ...
+    def server_views(self) -> list[ServerView]: ...
 
-    async def read(self, server: str, uri: str) -> ToolResult:
+    async def read_resource(self, server: str, uri: str) -> ToolResult:
         """Read a resource."""
         ...
 
-    async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
+    async def get_prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
         """A prompt's messages as text."""
         ...

@@ -104,59 +104,59 @@ class CodeIndex(Protocol):
     """
 
     @property
-    def embeds(self) -> bool:
+    def has_embeddings(self) -> bool:
         """Whether an embedding model is set, and didn't fail in this update, so that meanings are compared too."""
         ...
 
-    def checked(self, asked: Asked) -> Asked:
+    def check_query(self, asked: Asked) -> Asked:
         """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
         ...
 
-    def naming(self, path: str) -> "CodeIndex":
+    def include_folder_of(self, path: str) -> "CodeIndex":
         """This index, whose phases include the hidden, ignored or made folder that the path leads to."""
         ...
 
-    async def scan(self) -> bool:
+    async def try_scan_files(self) -> bool:
         """List the files. False: another process is updating the index."""
         ...
 
-    async def compare(self) -> tuple[int, int]:
+    async def compare_files(self) -> tuple[int, int]:
         """Number of files to index, and of files removed because they are gone."""
         ...
 
-    async def chunk(self) -> int:
+    async def cut_next_files(self) -> int:
         """Split the next files into chunks; returns the number of files."""
         ...
 
-    async def embed(self) -> None:
+    async def embed_next_files(self) -> None:
         """Compute the vectors of these chunks. Raises `ToolError`; then the update goes on by words alone."""
         ...
 
-    async def store(self) -> tuple[int, int]:
+    async def store_next_files(self) -> tuple[int, int]:
         """Commit these files; returns how many remain, and the total."""
         ...
 
-    async def release(self) -> None:
+    async def release_lock(self) -> None:
         """Let another process update the index."""
         ...
 
-    async def built(self) -> tuple[int, int]:
+    async def count_indexed_files(self) -> tuple[int, int]:
         """Files in the index, and in all, as far as the process that updates it knows."""
         ...
 
-    async def query(self, asked: Asked) -> Candidates:
+    async def find_candidates(self, asked: Asked) -> Candidates:
         """Candidate chunks, by words and by meaning."""
         ...
 
-    def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+    def rank_candidates(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
         """The best candidates with their scores, best first, without duplicates."""
         ...
 
-    async def read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+    async def read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         """The chunks as indexed; those deleted meanwhile are left out."""
         ...
 
-    async def info(self) -> IndexInfo: ...
+    async def read_info(self) -> IndexInfo: ...
 
     async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
         """Run all phases, naming a path, for at most `within_s`; the rest is left for next time."""

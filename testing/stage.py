@@ -14,8 +14,8 @@ from typing import Any
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.options import Pending
-from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_runs, list_step_rows, list_steps, list_waiting_requests, root_node_path
+from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import queries
 from interlock.engine.workflows import Source
 from interlock.graphs import register_pipeline
@@ -76,7 +76,7 @@ def reads_from(lines: Iterable[str]) -> Person:
     return decide
 
 
-def load_workflow(workflow: str | Path | Pipeline) -> Pipeline | str:
+def load_and_register_workflow(workflow: str | Path | Pipeline) -> Pipeline | str:
     """A workflow by name, by file, or itself; registered in this process from then on."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
@@ -125,7 +125,7 @@ class Stage:
 
     def run(self, workflow: str | Path | Pipeline, input: Mapping[str, Any]) -> Outcome:
         """Start the workflow; returns when it ends or needs a person's decision."""
-        return run_sync(load_workflow(workflow), input, options=self.options)
+        return run_sync(load_and_register_workflow(workflow), input, options=self.options)
 
     def resume(self, run: str, *decisions: Decision) -> Outcome:
         return resume_sync(run, decisions=decisions, options=self.options)
@@ -154,21 +154,23 @@ class Stage:
 
     def waiting(self, run: str) -> list[Pending]:
         """Requests pending with a person."""
-        return [request.fields for request in waiting_requests(self.home, run)]
+        return [request.fields for request in list_waiting_requests(self.home, run)]
 
     def path(self, run: str) -> list[str]:
         """The workflow's nodes in the order they ran."""
-        return [node for node, times in path(steps(self.home, run)) for _ in range(times)]
+        return [node for node, times in root_node_path(list_steps(self.home, run)) for _ in range(times)]
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str]]:
         """Edges taken in the workflow's own graph."""
-        taken = taken_edges(outcome.workflow, path_of(step_rows(self.home, outcome.run), "done"))
+        taken = taken_edges(outcome.workflow, build_run_path(list_step_rows(self.home, outcome.run), "done"))
         return {(source, target) for graph, source, target in taken if graph == outcome.workflow}
 
     def calls(self) -> list[tuple[str, str]]:
         """Each attempt at a tool call of the runs here: its tool, and `scheduled`, `intent` or `done`."""
         runs = [row.run for row in list_runs(self.home)]
-        return sorted((row["tool"], row["state"]) for run in runs for row in queries.calls(self.home, run))
+        return sorted(
+            (row["tool"], row["state"]) for run in runs for row in queries.list_calls(self.home, run)
+        )
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def check_paths(workflow: str | Path | Pipeline, scenes: Iterable[Scene], folder
 
     Raises `AssertionError` for a scene that took another path or ended differently, and for edges no scene took.
     """
-    named = load_workflow(workflow)
+    named = load_and_register_workflow(workflow)
     name = named if isinstance(named, str) else named.name
     declared = {(source, target) for graph, source, target in declared_edges(name) if graph == name}
     for number, scene in enumerate(scenes):

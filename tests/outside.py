@@ -12,9 +12,12 @@ import pytest
 
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
-    "context": frozenset({"repository", "tree", "commands", "file", "ide", "references", "nearby", "memory"}),
+    "context": frozenset(
+        {"summarize_repository", "list_trees", "load_commands", "resolve_reference"}
+        | {"ide_state", "resolve_references", "load_memory_near", "load_memory"}
+    ),
     "index": frozenset({"__call__"}),
-    "toolset": frozenset({"file", "writes"}),
+    "toolset": frozenset({"read_file_to_edit", "written_paths"}),
     "plans": frozenset({"find"}),
     "steps": frozenset({"spent_s"}),
     "modes": frozenset({"refusal"}),
@@ -25,13 +28,15 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # Durations are reported, not compared.
     "clock": frozenset({"monotonic"}),
     # The system prompt is rebuilt, so that a replay reports a changed one.
-    "context": frozenset({"roots", "has_ide", "replacement", "rules", "facts"}),
+    "context": frozenset(
+        {"roots", "has_ide", "system_prompt_replacement", "load_mode_rules", "system_facts"}
+    ),
     "modes": frozenset({"get", "all"}),
     # A replay has how each check ended.
     "checks": frozenset({"command", "holds_tests", "is_test", "run", "run_in_view"}),
     # A replay has the results of calls, and the problems of those that never ran.
-    "toolset": frozenset({"run", "plan", "preview", "invalid", "now"})
-    | {"declarations", "info", "nearest", "summary"},
+    "toolset": frozenset({"run_call", "plan_change", "preview_call", "find_call_problem", "current_digest"})
+    | {"declare_tools", "tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(

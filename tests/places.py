@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.engine import Options, Outcome, run_sync
 from interlock.engine.diagrams import taken_edges
-from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_step_rows
+from interlock.engine.read.run_path import build_run_path
 
 
 class Place:
@@ -30,5 +30,5 @@ class Place:
 
     def taken(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         """The edges that a run took."""
-        rows = step_rows(self.folder / "home", outcome.run)
-        return taken_edges(outcome.workflow, path_of(rows, "done"))
+        rows = list_step_rows(self.folder / "home", outcome.run)
+        return taken_edges(outcome.workflow, build_run_path(rows, "done"))

@@ -9,8 +9,8 @@ from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_step_rows
+from interlock.engine.read.run_path import build_run_path
 from interlock.services.context.definitions import load_commands
 from interlock.state.command import shell_lines, split_prompt, split_template
 
@@ -94,8 +94,8 @@ def test_every_edge_of_a_command_is_taken(place: Place) -> None:
         ("/no", ()),
     ):
         outcome, _ = play(place, prompt, *choices)
-        rows = step_rows(place.folder / "home", outcome.run)
-        taken |= taken_edges("main", path_of(rows, "done"))
+        rows = list_step_rows(place.folder / "home", outcome.run)
+        taken |= taken_edges("main", build_run_path(rows, "done"))
     declared = {e for e in declared_edges("main") if e[0] == "command" or "command" in e[1:]}
     assert declared - taken == set()
 

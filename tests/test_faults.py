@@ -14,7 +14,7 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.read import steps
+from interlock.engine.read import list_steps
 
 GOOD: dict[str, Any] = {"text": "The answer is 42."}
 READ: dict[str, Any] = {"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
@@ -73,7 +73,7 @@ class Stage(Place):
 
     def waits(self, run: str) -> list[str]:
         """What the history says of each wait for another try."""
-        return [step.reason for step in steps(self.folder / "home", run) if step.node == "wait_retry"]
+        return [step.reason for step in list_steps(self.folder / "home", run) if step.node == "wait_retry"]
 
     def told(self, kind: str) -> list[Any]:
         return [e for e in self.events if e.type == kind]

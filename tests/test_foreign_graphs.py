@@ -24,13 +24,13 @@ from starlette.requests import Request
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.diagrams import render_diagram
-from interlock.engine.read import list_runs, path, step_rows, steps, waits
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_runs, list_step_rows, list_steps, list_waiting_tasks, root_node_path
+from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.workflows import find_workflow
-from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
+from interlock.graphs.langgraph_internals import earlier_interrupt_id, types_stored_in_any_graph
 from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
@@ -110,7 +110,9 @@ def answered(outcome: Outcome, options: Options, *texts: str) -> Outcome:
 def drawn(options: Options, run: str, depth: int) -> set[str]:
     """The lines that `interlock diagram --run` draws."""
     workflow, _ = find_workflow(written(options, AGENT), options)
-    taken = path_of(step_rows(options.home, run), "waiting", waits(options.home, run))
+    taken = build_run_path(
+        list_step_rows(options.home, run), "waiting", list_waiting_tasks(options.home, run)
+    )
     return {line.strip() for line in str(render_diagram(workflow, depth=depth, path=taken)).splitlines()}
 
 
@@ -138,7 +140,7 @@ def test_a_graph_runs_from_its_file_is_drawn_with_those_inside_it_and_its_own_cl
     )
     (row,) = list_runs(options.home)
     assert (row.status, row.title) == ("done", "tea")
-    assert path(steps(options.home, row.run)) == [("plan", 1), ("work", 1), ("review", 1)]
+    assert root_node_path(list_steps(options.home, row.run)) == [("plan", 1), ("work", 1), ("review", 1)]
     assert "planning" not in capsys.readouterr().out  # stdout is for the answer
 
 
@@ -941,7 +943,7 @@ def test_a_breakpoint_waits_for_a_decision_whatever_resumes_the_run(
         (request,) = outcome.pending
         assert [one["id"] for one in again.pending] == [request["id"]]
         assert request["reason"] == f"a breakpoint of the graph: {where}"
-        assert [node for node, _ in path(steps(options.home, outcome.run))] == ran
+        assert [node for node, _ in root_node_path(list_steps(options.home, outcome.run))] == ran
         outcome = resume_sync(
             outcome.run, decisions=[Decision(request["id"], "proceed_once")], options=options
         )
@@ -1104,7 +1106,9 @@ def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
     assert place and place[2] == ("after its time-out" if code == 124 else "and can't be stopped"), said
     assert "would end it alone" in said and "Go on with: interlock resume " in said
     (row,) = list_runs(options.home)
-    assert row.why == ("timeout" if code == 124 else "cancelled") and "its process ended" in str(row.error)
+    assert row.end_reason == ("timeout" if code == 124 else "cancelled") and "its process ended" in str(
+        row.error
+    )
 
 
 WHOLE = """
@@ -1347,7 +1351,7 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
         conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
-        serde = Serde(StorableTypes(storable_types()))
+        serde = Serde(StorableTypes(types_stored_in_any_graph()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))

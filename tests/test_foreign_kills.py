@@ -8,7 +8,7 @@ import pytest
 
 from interlock.engine import Decision
 from interlock.engine.options import Pending
-from interlock.engine.read import list_runs, steps
+from interlock.engine.read import list_runs, list_steps
 from interlock.engine.store import queries
 from interlock.state.errors import UserError
 from interlock.testing import Stage, kill_everywhere
@@ -42,7 +42,7 @@ def answers(request: Pending) -> Decision:
 
 def decided(stage: Stage) -> str:
     """How many requests were decided: a kill passes none over."""
-    return str(sum(len(queries.answered(stage.home, row.run)) for row in list_runs(stage.home)))
+    return str(sum(len(queries.list_answered_requests(stage.home, row.run)) for row in list_runs(stage.home)))
 
 
 SAMPLE = ("validated", "parallel", "asking_on", "functional")
@@ -63,7 +63,7 @@ def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, every: int,
 def test_the_tasks_of_a_functional_graph_are_steps_of_their_own(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     done = stage.play(f"{SHAPES}:functional", GIVEN["functional"], answers)
-    found = [(step.node, step.depth) for step in steps(stage.home, done.run)]
+    found = [(step.node, step.depth) for step in list_steps(stage.home, done.run)]
     assert found == [("write_essay", 0), ("grade", 0), ("functional", 0)]
 
 

@@ -12,8 +12,8 @@ from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import render_diagram
 from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.driver.run_definition import with_user_processors
-from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_step_rows
+from interlock.engine.read.run_path import build_run_path
 from interlock.graphs import load_pipeline
 from interlock.state.errors import ConfigError, RunError
 
@@ -63,7 +63,7 @@ def test_each_stands_at_its_place_runs_there_and_is_drawn(place: Place, fake_gem
     options = place.options(fake_gemini.env, overrides=SETTINGS, skip_trust=True)
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     assert outcome.status == "done", outcome.error
-    rows = step_rows(place.folder / "home", outcome.run)
+    rows = list_step_rows(place.folder / "home", outcome.run)
     ran = [row["node"] for row in rows if row["workflow"] == "main"]
     turn = ["before_model_note", "before_model_look", "after_model_look"]
     batch = ["before_tool_look", "after_tool_look"]
@@ -74,8 +74,10 @@ def test_each_stands_at_its_place_runs_there_and_is_drawn(place: Place, fake_gem
     text = drawn(place, skip_trust=True)
     assert {name for name in PLACED if name in text} == PLACED
     assert "before_model_note --> before_model_look" in text
-    marked = str(render_diagram(with_user_processors(load_pipeline("main"), prepare_run(options, False)), path=path_of(
-        step_rows(place.folder / "home", outcome.run), "done")))  # fmt: skip
+    path = build_run_path(list_step_rows(place.folder / "home", outcome.run), "done")
+    marked = str(
+        render_diagram(with_user_processors(load_pipeline("main"), prepare_run(options, False)), path=path)
+    )
     assert "before_tool_look" in marked
     assert "after_tool_compress" in {row["namespace"].rpartition("|")[2].partition(":")[0] for row in rows}
 
@@ -142,7 +144,9 @@ def test_the_task_loop_has_them_too_where_it_has_the_place(place: Place, fake_ge
     options = place.options(fake_gemini.env, overrides=SETTINGS, skip_trust=True)
     outcome = run_sync("task", {"prompt": "go"}, options=options)
     assert outcome.status == "done", outcome.error
-    ran = [row["node"] for row in step_rows(place.folder / "home", outcome.run) if row["workflow"] == "task"]
+    ran = [
+        row["node"] for row in list_step_rows(place.folder / "home", outcome.run) if row["workflow"] == "task"
+    ]
     turn = ["before_model_note", "before_model_look", "after_model_look"]
     assert [name for name in ran if name in PLACED] == [*turn, "before_tool_look", "after_tool_look"]
     assert "[a note of mine]" in json.dumps(fake_gemini.requests[0].contents)

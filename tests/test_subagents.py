@@ -14,7 +14,7 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, sa
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.read.calls import agents
+from interlock.engine.read.calls import list_agents
 from interlock.services.files.blobs import inflate_body
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -269,7 +269,7 @@ def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tm
     assert max(begun) < min(ended), "all three were under way at once"
     paths = {e.agent for e in stage.events}
     assert paths == {"", "generalist:0.0", "generalist:0.1", "generalist:0.2"}
-    told = [(a.path, a.state, a.turns, a.reason) for a in agents(stage.folder / "home", outcome.run)]
+    told = [(a.path, a.state, a.turns, a.reason) for a in list_agents(stage.folder / "home", outcome.run)]
     assert told == [(f"generalist:0.{n}", "done", 1, "goal") for n in range(3)]
     answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
     assert len(answers) == 3
@@ -293,7 +293,10 @@ def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
     write_agent(stage, "tools: [invoke_agent, read_file]", "boss")
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done", outcome.error
-    assert [a.path for a in agents(stage.folder / "home", outcome.run)] == ["boss:0.0", "boss:0.0/boss:0.0"]
+    assert [a.path for a in list_agents(stage.folder / "home", outcome.run)] == [
+        "boss:0.0",
+        "boss:0.0/boss:0.0",
+    ]
     replies = [replies[0], {"text": "done", "expect": "No tool 'invoke_agent'"}]
     alone = Stage(tmp_path / "alone", replies, {"agents": {"maxDepth": 0}})
     assert alone.run("main", {"prompt": "go"}).status == "done"

@@ -11,7 +11,7 @@ from scripted import tools
 from interlock.cli.main import main as cli
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import derive_run_id
-from interlock.engine.read import list_runs, waiting_requests
+from interlock.engine.read import list_runs, list_waiting_requests
 from interlock.engine.store.retention import remove_run
 from interlock.services.files.blobs import inflate_body
 from interlock.state.errors import UserError
@@ -234,7 +234,7 @@ def test_a_fork_of_a_task_is_no_subtask_of_it_and_waits_for_none_of_its_subtasks
     step = stage.rows("select step from runs where run = $1", outcome.run)[0]["step"]
     early = fork_sync(outcome.run, step, home=home).run
     assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
-    assert waiting_requests(home, early)[0].run == early
+    assert list_waiting_requests(home, early)[0].run == early
     outcome = stage.resume(outcome, *approve(outcome))
     (child,) = {request["id"].partition("-")[0] for request in outcome.pending}
     step = stage.rows("select step from runs where run = $1", outcome.run)[0]["step"]

@@ -10,7 +10,7 @@ from places import Place
 
 from interlock.engine import run_sync
 from interlock.engine.diagrams import render_diagram
-from interlock.engine.read import steps
+from interlock.engine.read import list_steps
 from interlock.nodes.system_sections import MAIN, SMALL, SMALL_TASK, TASK
 from interlock.state.text import estimate_tokens
 from interlock.tools.table import TOOLS
@@ -195,7 +195,7 @@ def test_output_and_history_say_of_each_section_why_it_stands_or_not(
         told, run = outcome.output, outcome.run
         assert {s["name"]: s["why"] for s in told["sections"] if s["name"] in stand} == stand
         assert {name: told["left_out"].get(name) for name in out} == out
-    reason = next(step.reason for step in steps(place.folder / "home", run) if step.node == "assemble")
+    reason = next(step.reason for step in list_steps(place.folder / "home", run) if step.node == "assemble")
     within, _, without = reason.partition("; out: ")
     assert {*stand} <= {*within.removeprefix("in: ").split(", ")}
     assert all(f"{name} ({why})" in without for name, why in out.items()), reason
@@ -215,7 +215,7 @@ def test_a_small_prompt_is_gathered_in_a_node_of_its_own(
     outcome = place.run("system-prompt", {"flavour": flavour}, overrides=small)
     assert [section["name"] for section in outcome.output["sections"]] == stand
     assert outcome.output["left_out"]["appended"] == "needs --append-system-prompt"
-    assert node in [step.node for step in steps(place.folder / "home", outcome.run)]
+    assert node in [step.node for step in list_steps(place.folder / "home", outcome.run)]
 
 
 def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> None:

@@ -14,9 +14,9 @@ from scripted import says
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read import step_rows, steps
-from interlock.engine.read.run_path import path_of
-from interlock.nodes.loop_detectors import hash_call, is_polling
+from interlock.engine.read import list_step_rows, list_steps
+from interlock.engine.read.run_path import build_run_path
+from interlock.nodes.loop_detectors import hash_call, is_call_polling
 from interlock.nodes.main import TURN_ENDS, turn_end_label
 from interlock.state.errors import RunError
 from interlock.state.messages import Message, ToolCall
@@ -255,7 +255,7 @@ class Played:
 
     @property
     def taken(self) -> set[tuple[str, str, str]]:
-        path = path_of(step_rows(self.options.home, self.outcome.run), "done")
+        path = build_run_path(list_step_rows(self.options.home, self.outcome.run), "done")
         return taken_edges(self.outcome.workflow, path)
 
     def told(self, kind: str) -> list[Any]:
@@ -353,7 +353,7 @@ def test_the_model_is_chosen_once_a_prompt_and_again_for_the_next(tmp_path: Path
     scene = Scene([READ, READ, DONE, USER, DONE, USER])
     played = play(scene, tmp_path / "stage")
     assert len(played.told("route")) == 1
-    assert len([s for s in steps(played.options.home, played.outcome.run) if s.workflow == "route"]) == 2
+    assert len([s for s in list_steps(played.options.home, played.outcome.run) if s.workflow == "route"]) == 2
     more: list[Any] = []
     resume_sync(played.outcome.run, prompt="more", options=played.options, renderers=[more.append])
     assert len([e for e in more if e.type == "route"]) == 1
@@ -408,9 +408,9 @@ def test_polling_ends_when_all_calls_remembered_are_the_same() -> None:
         history.append(Message(role="assistant", tool_calls=(ToolCall(id=f"{number}", name="ls", args={}),)))
         history.append(Message(role="tool", tool_call_id=f"{number}", content=f"{number} of 100"))
     key = hash_call("ls", {})
-    assert is_polling([key] * 24, 1, history)
-    assert not is_polling([key] * 25, 1, history)
-    assert not is_polling([key] * 5, 1, history[:7]), "not answered four times"
+    assert is_call_polling([key] * 24, 1, history)
+    assert not is_call_polling([key] * 25, 1, history)
+    assert not is_call_polling([key] * 5, 1, history[:7]), "not answered four times"
 
 
 def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:

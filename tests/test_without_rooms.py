@@ -112,6 +112,7 @@ MISSING = {
     "telemetry": "",
     "engine/diagrams": "diagram",
     "services/index": "",
+    "services/mcp": "mcp",
     "tools/browser": "",
 }
 """What may be missing, and the command that is unknown then; empty: none is."""

@@ -29,11 +29,13 @@ async def run_codebase_search(args: CodebaseSearchArgs, context: ToolContext) ->
     if context.index is None:
         raise ToolError("no_index", "Nothing is indexed here; use grep_search.")
     index = context.index()
-    asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
+    asked = index.check_query(
+        Asked(query=args.query, path=args.path, language=args.language, limit=args.limit)
+    )
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
     info = await index.update(asked.path, _make_progress_reporter(context), within)
-    found = await index.query(asked)
-    hits = await index.read(index.rank(found, asked))
+    found = await index.find_candidates(asked)
+    hits = await index.read_hits(index.rank_candidates(found, asked))
     return _format_result(args, hits, info, found.error)
 
 

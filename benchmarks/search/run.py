@@ -39,7 +39,7 @@ def index_of(home: Path, corpus: Path, embeddings: str = "") -> WorkspaceIndex:
 def ours(index: WorkspaceIndex) -> Search:
     async def search(question: str) -> list[Place]:
         asked = Asked(query=question, limit=LOOKED_AT)
-        hits = await index.read(index.rank(await index.query(asked), asked))
+        hits = await index.read_hits(index.rank_candidates(await index.find_candidates(asked), asked))
         return [(hit.path, hit.start_line, hit.end_line) for hit in hits]
 
     return search

@@ -27,7 +27,7 @@ from interlock.engine.options import (
     Pending,
     Renderer,
 )
-from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
+from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, root_node_path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, open_reader, state_home
 from interlock.engine.store import runs as rows
@@ -75,7 +75,7 @@ __all__ = [
     "flush_telemetry",
     "load_folder_settings",
     "make_stop",
-    "path",
+    "root_node_path",
     "state_home",
     "telemetry_problem",
 ]

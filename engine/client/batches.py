@@ -61,7 +61,7 @@ def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Bat
     """The newest batch of this file that was begun with this workflow in this folder."""
     found: Batch | None = None
     begun: dict[int, str] = {}
-    for run, options in queries.of_batches(home, workflow):
+    for run, options in queries.list_batch_runs(home, workflow):
         kept: dict[str, str] = json.loads(options)["batch"]
         if (kept["file"], kept["folder"]) != (_absolute_name(file), str(folder)):
             continue

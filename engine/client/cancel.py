@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from interlock.engine.client.fleet import Fleet, has_fleet
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
-from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run, does_cancel_end_run
 from interlock.engine.store.leases import request_stop
@@ -38,7 +38,7 @@ def cancel_named_run(options: Options, name: str, by: str = "") -> CancelResult:
 
 def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> CancelResult:
     inner = innermost_waiting_subtask(store.home, row.run)
-    requests = [request.fields for request in waiting_requests(store.home, inner)]
+    requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
         with store.writing("FULL") as conn:
             cancel_run(conn, inner)

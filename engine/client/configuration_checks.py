@@ -2,16 +2,14 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
-from interlock.engine.driver.compose import open_mcp_servers
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
+from interlock.engine.driver.run_config import RunConfig, check_hooks_trusted, prepare_run
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
@@ -20,18 +18,7 @@ from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
-from interlock.services.hooks.hook_settings import Hook, event_subjects
-from interlock.services.mcp import (
-    WAIT_S,
-    Connection,
-    ServerSpec,
-    Show,
-    TokenFile,
-    UnavailableError,
-    open_streams,
-    server_specs,
-    sign_in_with_browser,
-)
+from interlock.services.hooks.hook_settings import Hook, names_of_event_subject
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.policy.rule_files import MODE_NAMES
@@ -39,13 +26,13 @@ from interlock.services.policy.safety_checkers import CheckerAnswer, apply_check
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe_argument_errors
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
-from interlock.state.errors import InputError, RunError, UserError
+from interlock.state.errors import InputError
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_tool_name
 from interlock.state.run import HookEvent
-from interlock.state.text import did_you_mean, first_validation_error, visible
+from interlock.state.text import did_you_mean, first_validation_error
 from interlock.state.tooling import Ended, Tool
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
@@ -91,8 +78,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
-        specs = server_specs(self._prepared.settings, self._prepared.workspace.root)
-        self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
+        self._servers = _usable_servers(self._prepared)
         agents = self._prepared.agents
         every = {**TOOLS, **build_agent_tools(agents)}
         self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
@@ -255,7 +241,7 @@ class HookCheck:
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.select_hooks(
-            event, *event_subjects(event, self._event_subject(event, payload), payload)
+            event, *names_of_event_subject(event, self._event_subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)
@@ -316,62 +302,15 @@ def _hook_fields(hook: Hook) -> dict[str, Any]:
     }
 
 
-class McpCheck:
-    """Prepared once; servers start on demand and stop with the answer."""
-
-    def __init__(self, options: Options) -> None:
-        self._prepared = prepare_run(options, needs_model=False)
-        self._outputs = OutputFiles(options.home, self._prepared.redact)
-        self.warnings: Sequence[str] = self._prepared.warnings
-        self.workspace: Path = self._prepared.workspace.root
-
-    async def views(self, server: str | None = None) -> list[dict[str, Any]]:
-        """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
-        if server is not None:
-            self._find_spec(server)
-        servers = open_mcp_servers(self._prepared, self._outputs, _drop_event)
-        began = time.monotonic()
-        try:
-            await servers.ready(server)
-            took = round((time.monotonic() - began) * 1000)
-            views = [view for view in servers.views() if server is None or view.name == visible(server)]
-        finally:
-            await servers.close()
-        redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])
-        return [{**view, "ms": took} for view in redacted]
-
-    async def sign_in(self, server: str, show: Show) -> int:
-        """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
-        spec, options = self._find_spec(server), self._prepared.options
-        self._check_remote(spec)
-        async with sign_in_with_browser(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
-            one = Connection(spec, lambda way, lost: open_streams(way, auth, lost), self.workspace, WAIT_S)
-            try:
-                await one.require_session()
-            except UnavailableError as error:
-                raise RunError(f"MCP server {server!r}: {error}") from error
-            finally:
-                await one.close()
-        return len(one.listing.tools)
-
-    def forget(self, server: str) -> bool:
-        """Remove the server's tokens; True if there were any. Raises `UserError`."""
-        spec = self._find_spec(server)
-        self._check_remote(spec)
-        return TokenFile(self._prepared.options.home, server, spec.url).forget()
-
-    def _find_spec(self, server: str) -> ServerSpec:
-        specs = server_specs(self._prepared.settings, self.workspace)
-        if server not in specs:
-            there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
-            raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
-        return specs[server]
-
-    def _check_remote(self, spec: ServerSpec) -> None:
-        if spec.problem or spec.transport == "stdio":
-            why = spec.problem or "it is a program on this machine; one signs in to servers behind an address"
-            raise UserError(f"MCP server {spec.name!r}: {why}.")
-
-
 def _drop_event(event: Event, /) -> None:
     """Drop the event: the answer contains it."""
+
+
+def _usable_servers(prepared: RunConfig) -> list[str]:
+    """Return the MCP servers that can be started."""
+    if not prepared.settings.mcp_servers:
+        return []
+    from interlock.services.mcp import server_specs
+
+    specs = server_specs(prepared.settings, prepared.workspace.root)
+    return [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
-from interlock.services.config.formats import DotEnv, write_variables
+from interlock.services.config.formats import DotEnv, write_dotenv_variables
 from interlock.services.models.names import PROVIDERS, check_server_address, require_package
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
@@ -69,7 +69,7 @@ def store_credentials(options: Options, provider: str, key: str, url: str) -> li
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
     check_server_address(f"{provider}:any", given)
     found = list_provider_models(provider, {**before, **given}) if can_test(provider) else []
-    write_variables(_env_file(options), given)
+    write_dotenv_variables(_env_file(options), given)
     return found
 
 
@@ -81,7 +81,7 @@ def can_test(provider: str) -> bool:
 def remove_credentials(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _credential_variables(check_provider(provider))
-    write_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
+    write_dotenv_variables(_env_file(options), {}, removed={*keys, *filter(None, [url])})
     return _read_credential(provider, options, _load_environment(options)).source
 
 

@@ -7,9 +7,9 @@ require_part("diagrams", "Drawings need", "engine/diagrams")
 from interlock.engine.diagrams import (  # noqa: E402 (without the folder, people read the line above)
     GROUPS,
     RunPath,
+    build_run_path,
     check_diagrams,
     declared_by_place,
-    path_of,
     render_diagram,
     write_diagrams,
 )
@@ -17,9 +17,9 @@ from interlock.engine.diagrams import (  # noqa: E402 (without the folder, peopl
 __all__ = [
     "GROUPS",
     "RunPath",
+    "build_run_path",
     "check_diagrams",
     "declared_by_place",
-    "path_of",
     "render_diagram",
     "write_diagrams",
 ]

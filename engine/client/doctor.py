@@ -169,8 +169,6 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp import server_specs
-
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
     yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
@@ -186,6 +184,13 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
+    if settings.mcp_servers:
+        yield from _check_servers(settings, root)
+
+
+def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:
+    from interlock.services.mcp import server_specs
+
     servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")

@@ -15,7 +15,7 @@ from interlock.engine.checkouts import (
 from interlock.engine.client.requests import brief_arguments
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
-from interlock.engine.read.calls import Call, calls, of_call
+from interlock.engine.read.calls import Call, find_call, list_calls
 from interlock.engine.run_files import (
     FileChange,
     RunFiles,
@@ -137,7 +137,7 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
     if changed:
         what = "the changes of this run"
         if call is not None:
-            undone = of_call(calls(home, run.run), call, run.run)
+            undone = find_call(list_calls(home, run.run), call, run.run)
             what = one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
         note_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
@@ -158,7 +158,7 @@ def find_last_change(home: Path, run: RunRow) -> tuple[str, Call]:
     A call that changed nothing but generated files doesn't count.
     """
     files = RunFiles(home, run)
-    by_key = {call.key: (str(number), call) for number, call in enumerate(calls(home, run.run), 1)}
+    by_key = {call.key: (str(number), call) for number, call in enumerate(list_calls(home, run.run), 1)}
     for snapshot in reversed(find_call_snapshots(home, run, None)):
         if snapshot.before == snapshot.after or snapshot.key not in by_key:
             continue

@@ -115,7 +115,7 @@ def send_server_test(base: str, key: str, model: str) -> None:
 
 def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:
     """Store keys and addresses in the user's `.env`, and a model but `auto` in the settings."""
-    from interlock.services.config.formats import edit_json_settings, write_variables
+    from interlock.services.config.formats import edit_json_settings, write_dotenv_variables
 
     file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
@@ -123,6 +123,6 @@ def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:
         if model != "auto":
             with edit_json_settings(settings, "model") as data:
                 data.setdefault("model", {})["name"] = model
-        write_variables(file, variables)
+        write_dotenv_variables(file, variables)
     finally:
         signal.signal(signal.SIGINT, before)

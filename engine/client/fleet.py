@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.optional_rooms import load_fleet_entry
-from interlock.engine.read import named_runs
+from interlock.engine.read import list_runs_by_id
 from interlock.engine.store import (
     Store,
     open_reader,
@@ -213,7 +213,7 @@ class Fleet:
         """Each schedule, with its next time and how its last run stands."""
         with self._reading() as conn:
             found = queue.listed(conn)
-        rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
+        rows = {row.run: row for row in list_runs_by_id(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
                 **{

@@ -8,7 +8,6 @@ from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, find_git_root, load_memory
 from interlock.services.files.disk import make_directories, read_file, read_text_file
 from interlock.services.files.filesystem import replace_file
-from interlock.services.mcp import add_server, server_specs
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
@@ -43,6 +42,8 @@ def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path
 
     Raises `UserError` and `ConfigError`.
     """
+    from interlock.services.mcp import add_server, server_specs
+
     settings = Settings.model_validate({"mcpServers": {name: server}})
     if problem := server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")

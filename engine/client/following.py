@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.client.record import Cursor, read_events, record_version
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.read import find_run, list_waiting_requests
 from interlock.engine.store import watch_changes as changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
@@ -143,7 +143,7 @@ async def watch_store_changes(home: Path) -> AsyncGenerator[bool]:
 
 def read_standing(home: Path, run: str) -> RunStanding:
     row = find_run(home, run)
-    waiting = tuple(request.id for request in waiting_requests(home, run)) if row.waiting else ()
+    waiting = tuple(request.id for request in list_waiting_requests(home, run)) if row.waiting else ()
     return RunStanding(row.status, waiting, row.owner)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.engine.read.calls import results
+from interlock.engine.read.calls import results_by_call_id
 from interlock.engine.store import queries
 from interlock.engine.store.chain import list_dropped_messages, read_first_prompt, read_messages_up_to
 from interlock.engine.store.checkpoints import read_state_at_step
@@ -35,7 +35,7 @@ def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
     messages = _whole_conversation(home, run, str(state.get("head") or ""))
     if waits := str(state.get("prompt") or ""):
         messages += read_messages_up_to(home, run, waits)[-1:]
-    made = results(home, run)
+    made = results_by_call_id(home, run)
     return [event for message in messages for event in _message_events(message, made)]
 
 
@@ -67,7 +67,7 @@ def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
 
 def record_version(home: Path, run: str) -> tuple[object, ...]:
     """Changes whenever `events` may have grown, and costs little to read."""
-    return tuple(value for row in queries.extent(home, run) for value in row)
+    return tuple(value for row in queries.select_extent(home, run) for value in row)
 
 
 @dataclass

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from interlock.engine.options import Decision
-from interlock.engine.read import check_edit
-from interlock.engine.store.queries import place_of
+from interlock.engine.read import check_edited_arguments
+from interlock.engine.store.queries import parse_request_id
 from interlock.state.errors import UserError
 from interlock.state.text import diff_stat, is_diff, one_line, shorten, visible
 
@@ -271,7 +271,7 @@ def decide_with_arguments(request: Request, args: Mapping[str, Any]) -> Decision
 
     Raises `UserError` that lists the names it takes.
     """
-    check_edit(request, args)
+    check_edited_arguments(request, args)
     kept = {name: value for name, value in args.items() if value is not None}
     return Decision(request["id"], "modify", args=kept)
 
@@ -311,8 +311,8 @@ def settle_others(
         made = [Decision(other["id"], EDITS) for other in others if EDITS in other["choices"]]
         return made, {one.approval for one in made}
     if decision.choice == "cancel":
-        stopped = place_of(request["id"])[0]
-        return [], {other["id"] for other in others if place_of(other["id"])[0] == stopped}
+        stopped = parse_request_id(request["id"])[0]
+        return [], {other["id"] for other in others if parse_request_id(other["id"])[0] == stopped}
     return [], set()
 
 

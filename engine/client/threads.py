@@ -43,13 +43,13 @@ from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.messages import Message
 
-Wanted = queries.Wanted
+Wanted = queries.RunFilter
 count_roots, roots, restless, run_names, run_workflows = (
-    queries.count_roots,
-    queries.roots,
-    queries.restless,
-    queries.names,
-    queries.workflows,
+    queries.count_root_runs,
+    queries.list_root_runs,
+    queries.list_driven_or_queued_runs,
+    queries.list_run_ids,
+    queries.list_workflow_names,
 )
 
 
@@ -160,7 +160,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     chosen = with_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
-        app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
+        app = chosen.declared_graph(prepared.settings.agents.max_depth).compile(saver)
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
@@ -259,7 +259,7 @@ class WaitingRequest:
 
 def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = queries.interrupts(options.home, innermost_waiting_subtask(options.home, run))
+    rows = queries.list_waiting_interrupts(options.home, innermost_waiting_subtask(options.home, run))
     return [
         WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
     ]
@@ -267,7 +267,7 @@ def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
 
 def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    rows = queries.asked(options.home, run, key)
+    rows = queries.select_request(options.home, run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 
@@ -284,7 +284,9 @@ def closed_interrupts(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
     return {
         name
-        for (name,) in queries.closed_interrupts(options.home, innermost_waiting_subtask(options.home, run))
+        for (name,) in queries.list_answered_interrupts(
+            options.home, innermost_waiting_subtask(options.home, run)
+        )
     }
 
 
@@ -330,7 +332,7 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 
 def is_breakpoint(asked: WaitingRequest) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    return foreign_requests.is_breakpoint(asked.request)
+    return foreign_requests.is_breakpoint_request(asked.request)
 
 
 def _decisions_on_interrupt(asked: Sequence[WaitingRequest], answer: Any) -> list[Decision]:

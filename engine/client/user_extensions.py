@@ -60,7 +60,7 @@ class ExtensionReader:
         return self._prompts[server]
 
     def _fetch_prompts(self, server: str) -> dict[str, str]:
-        from interlock.engine.client.configuration_checks import McpCheck
+        from interlock.engine.client.mcp_check import McpCheck
 
         try:
             (view,) = asyncio.run(McpCheck(self._options).views(server))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine import read
 from interlock.engine.client.decision_lines import decision_line
 from interlock.engine.options import Options
-from interlock.engine.read import Place, Request, RunRow, Step
+from interlock.engine.read import ExecutedNode, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
@@ -24,7 +24,7 @@ from interlock.state.text import one_line
 if TYPE_CHECKING:
     from interlock.engine.client.record import RecordExtent
     from interlock.engine.effect_hints import Hint
-    from interlock.engine.read.lifecycles import Life
+    from interlock.engine.read.lifecycles import Lifecycle
     from interlock.engine.read.run_path import Marks, RunPath
     from interlock.engine.store import retention
     from interlock.engine.store.audit import Record
@@ -79,7 +79,7 @@ class Views:
 
     def named_runs(self, names: Sequence[str]) -> list[RunRow]:
         """The runs with exactly these ids, as far as they exist; most recently changed first."""
-        return read.named_runs(self.home, names)
+        return read.list_runs_by_id(self.home, names)
 
     def undone(self, run: str) -> list[Undone]:
         """What was taken back, in order."""
@@ -90,35 +90,35 @@ class Views:
 
         `limit`: of so many runs, but for the first `offset`.
         """
-        return read.waiting_requests(self.home, run, limit, offset)
+        return read.list_waiting_requests(self.home, run, limit, offset)
 
     def past_requests(self, run: str) -> dict[str, str]:
         """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
-        return read.past_requests(self.home, run)
+        return read.describe_past_requests(self.home, run)
 
     def why_nothing_waits(self, run: str) -> str:
         """Why no request of a run waits, and what to do."""
-        return read.idle(self.home, run)
+        return read.explain_no_waiting_request(self.home, run)
 
     def steps(self, run: str) -> list[Step]:
         """Every executed node, in the order they ended."""
-        return read.steps(self.home, run)
+        return read.list_steps(self.home, run)
 
-    def places(self, run: str, since: int = 0, deep: bool = False) -> list[Place]:
+    def places(self, run: str, since: int = 0, deep: bool = False) -> list[ExecutedNode]:
         """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
-        return read.places(self.home, run, since, deep)
+        return read.list_executed_nodes(self.home, run, since, deep)
 
     def here(self, run: str) -> str:
         """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
-        return read.here(self.home, run)
+        return read.find_current_place(self.home, run)
 
     def step_rows(self, run: str) -> list[Row]:
         """The rows of `steps`."""
-        return read.step_rows(self.home, run)
+        return read.list_step_rows(self.home, run)
 
     def waits(self, run: str) -> list[Row]:
         """Tasks that have asked a person, where their graph stands now; some may be done."""
-        return read.waits(self.home, run)
+        return read.list_waiting_tasks(self.home, run)
 
     def checkpoints(self, run: str) -> list[RootCheckpoint]:
         """Root checkpoints, the oldest first. A step repeated after a crash has two: the newer counts."""
@@ -134,35 +134,35 @@ class Views:
 
     def calls(self, run: str) -> list[Call]:
         """Tool calls in the order they finished; those without a result last."""
-        return of_calls.calls(self.home, run)
+        return of_calls.list_calls(self.home, run)
 
     def results(self, run: str) -> dict[str, dict[str, Any]]:
         """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
-        return of_calls.results(self.home, run)
+        return of_calls.results_by_call_id(self.home, run)
 
     def agents(self, run: str) -> list[Agent]:
         """Every sub-agent started, each below its parent, in call order."""
-        return of_calls.agents(self.home, run)
+        return of_calls.list_agents(self.home, run)
 
     def reasons(self, run: str) -> list[Reason]:
         """Reasons in the order the nodes ended."""
-        return of_calls.reasons(self.home, run)
+        return of_calls.list_reasons(self.home, run)
 
     def effects(self, run: str) -> list[Effect]:
         """The effects of the run's nodes, in the order in which they began."""
-        return of_calls.effects(self.home, run)
+        return of_calls.list_effects(self.home, run)
 
     def answered(self, run: str) -> Iterator[dict[str, Any]]:
         """Answered requests: id, kind, tool, choice, by whom, when."""
-        return of_calls.answered(self.home, run)
+        return of_calls.list_answered_requests(self.home, run)
 
     def models(self, run: str) -> dict[str, dict[str, Any]]:
         """Model → requests, tokens and cost."""
-        return read.models(self.home, run)
+        return read.usage_by_model(self.home, run)
 
     def exact(self, name: str) -> RunRow | None:
         """The run with exactly this id; None: there is none."""
-        return read.exact_run(self.home, name)
+        return read.find_exact_run(self.home, name)
 
     def innermost_subtask(self, run: str) -> str:
         """The innermost subtask a task is waiting for; the run itself if there is none."""
@@ -188,9 +188,9 @@ class Views:
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
-        from interlock.engine.store.statistics import statistics
+        from interlock.engine.store.statistics import compute_statistics
 
-        return statistics(self.home, by, since)
+        return compute_statistics(self.home, by, since)
 
     def sizes(self) -> dict[str, int]:
         """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
@@ -250,9 +250,9 @@ class Views:
 
     def graph_path(self, run: str, asks: Iterable[str] = (), until: int | None = None) -> "RunPath":
         """The path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
-        from interlock.engine.read.run_path import read_path
+        from interlock.engine.read.run_path import read_run_path
 
-        return read_path(self.home, self.run(run), asks, until)
+        return read_run_path(self.home, self.run(run), asks, until)
 
     def file_text(self, run: str, path: str, limit: int) -> str:
         """The text of a file as the run's tools may read it, without secrets."""
@@ -264,7 +264,7 @@ class Views:
 
     def run_to_continue(self, prompted: bool) -> RunRow:
         """The run that `-c` means."""
-        return read.to_continue(self.home, self.options.workspace, prompted)
+        return read.find_run_to_continue(self.home, self.options.workspace, prompted)
 
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
@@ -285,15 +285,15 @@ class Views:
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
-        return read.path([step for step in self.steps(run) if not is_hidden_node(step.node)])
+        return read.root_node_path([step for step in self.steps(run) if not is_hidden_node(step.node)])
 
     def path_marks(
         self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
     ) -> "Marks":
         """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
-        from interlock.engine.read.run_path import marks_of
+        from interlock.engine.read.run_path import compute_marks
 
-        return marks_of(self.graph_path(run, until=until), declared)
+        return compute_marks(self.graph_path(run, until=until), declared)
 
     def stopped_in_nodes(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
@@ -332,9 +332,9 @@ class Views:
 
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
-        return of_calls.of_call(self.calls(run), name, run)
+        return of_calls.find_call(self.calls(run), name, run)
 
-    def life(self, run: str, chart: str, call: str | None = None) -> "Life":
+    def life(self, run: str, chart: str, call: str | None = None) -> "Lifecycle":
         """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
         from interlock.engine.read import lifecycles
 
@@ -345,7 +345,7 @@ class Views:
         if chart == "tool-call" and call is None:
             raise UserError(f"Which call? Name it with --call N. {_list_calls(self.calls(run))}")
         found = (
-            lifecycles.mode_life(self.home, run)
+            lifecycles.read_mode_lifecycle(self.home, run)
             if call is None
             else lifecycles.read_call_lifecycle(self.home, run, call)
         )

@@ -21,8 +21,8 @@ from interlock.engine.diagrams.graph_model import (
 )
 from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
 from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
-from interlock.engine.read.lifecycles import Life
-from interlock.engine.read.run_path import Place, RunPath, path_of
+from interlock.engine.read.lifecycles import Lifecycle
+from interlock.engine.read.run_path import Place, RunPath, build_run_path
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -32,10 +32,10 @@ from interlock.state.errors import UserError
 __all__ = [
     "GROUPS",
     "RunPath",
+    "build_run_path",
     "check_diagrams",
     "declared_by_place",
     "declared_edges",
-    "path_of",
     "render_diagram",
     "taken_edges",
     "write_diagrams",
@@ -51,7 +51,7 @@ def render_diagram(
     format: str = "mermaid",
     depth: int = 1,
     path: RunPath | None = None,
-    life: Life | None = None,
+    life: Lifecycle | None = None,
     show: Sequence[str] = GROUPS,
     session: bool = False,
 ) -> str | bytes:
@@ -96,7 +96,7 @@ def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
 def graph_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for place, name, declared in _edges_by_place(graph):
-        taken = declared if path is None else path.through(place, declared).edges
+        taken = declared if path is None else path.count_edges(place, declared).edges
         found |= {(name, source, target) for source, target in taken}
     return found
 
@@ -126,7 +126,7 @@ def _compile_for_drawing(
 ) -> Compiled:
     """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
     declared = load_pipeline(workflow) if isinstance(workflow, str) else workflow
-    return _compile_once(declared, session or (path is not None and path.in_session))
+    return _compile_once(declared, session or (path is not None and path.has_session_hooks))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from langgraph.graph import END, START
 from statemachine import State, StateChart
 
-from interlock.engine.read.lifecycles import Life
+from interlock.engine.read.lifecycles import Lifecycle
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
@@ -213,7 +213,7 @@ def extract_diagram(
     inner, around = nested_graphs(graph), around | {graph.name}
     opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
     declared = merged_edges(graph)
-    counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
+    counts = path.count_edges(place, {(e.source, e.target) for e in declared}) if path else None
 
     def count(name: str) -> int | None:
         return counts.nodes[name] if counts else None
@@ -277,8 +277,8 @@ def _choice_lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[t
     lead to one another.
     """
     for name in _node_names(graph):
-        held = counts.held(name) if counts else Counter[str]()
-        any_held = counts.held_anywhere if counts and counts.nodes[name] else Counter[str]()
+        held = counts.reasons_of(name) if counts else Counter[str]()
+        any_held = counts.all_reasons if counts and counts.nodes[name] else Counter[str]()
         above = _diagram_id(place, name)
         for i, part in enumerate(_node_parts(graph, name)):
             if not part.numbers:
@@ -350,20 +350,20 @@ def _diagram_id(place: Place, name: str) -> str:
     return ".".join((*place, name))
 
 
-def extract_chart(name: str, chart: type[StateChart[Any]], life: Life | None = None) -> Diagram:
+def extract_chart(name: str, chart: type[StateChart[Any]], life: Lifecycle | None = None) -> Diagram:
     """A statechart: states as nodes, events as labels; a compound state is drawn expanded. `life`: mark this way."""
     drawn = _chart_diagram(name, chart)
     return _mark_life(drawn, life) if life else drawn
 
 
-def _mark_life(drawn: Diagram, life: Life) -> Diagram:
+def _mark_life(drawn: Diagram, life: Lifecycle) -> Diagram:
     entered = Counter([life.start, *(move.target for move in life.moves)])
     outer = not drawn.id
     ended = outer and any(e.target == END and entered[e.source] for e in drawn.edges)
     entered |= Counter({START: 1 if outer else 0, END: int(ended)})
 
     def node(one: Node) -> Node:
-        return replace(one, count=entered[one.id], mark=life.mark if one.id == life.now else "")
+        return replace(one, count=entered[one.id], mark=life.mark if one.id == life.current_state else "")
 
     def edge(one: Edge) -> Edge:
         if one.source == START or one.target == END:

@@ -14,7 +14,7 @@ from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
+from interlock.services.hooks.hook_replies import HookEnvironment, Reply, python_isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, await_despite_cancel
@@ -122,7 +122,7 @@ class RunChecks:
         return CheckEnd.model_validate(row.reply.output["check"])
 
     async def _run_command(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
-        env = {**self.around.variables(), **isolation_variables(self.command, self.workspace.root)}
+        env = {**self.around.variables(), **python_isolation_variables(self.command, self.workspace.root)}
         if copy:
             env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
         ended = await self.processes_in(copy).run(

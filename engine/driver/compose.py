@@ -72,12 +72,12 @@ class LazyService(Generic[T]):
 class _NoMcpServers(LazyService["Servers"]):
     """Answers what every run asks without importing what connects to servers."""
 
-    async def ready(self, server: str | None = None) -> None: ...
+    async def wait_until_ready(self, server: str | None = None) -> None: ...
 
-    def names(self) -> list[str]:
+    def server_names(self) -> list[str]:
         return []
 
-    def views(self) -> list[ServerView]:
+    def server_views(self) -> list[ServerView]:
         return []
 
 
@@ -283,7 +283,7 @@ def _make_policy(
         policy = prepared.policy
         policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.for_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().server_names(), servers().trusted_annotations)
         return policy
 
     return cast("RulePolicy", LazyService(made))
@@ -346,14 +346,14 @@ def _make_toolset(
     emit: Emit,
     index: "LazyService[WorkspaceIndex]",
     chosen: Mapping[str, Tool],
-    counts: Callable[[str], bool] = lambda _: True,
+    is_included: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
-    """`counts`: whether an MCP server's tool is included."""
+    """`is_included`: whether an MCP server's tool is included."""
     kind = BuiltinToolset
     if prepared.settings.mcp_servers:
         from interlock.services.mcp import JoinedToolset
 
-        kind = partial(JoinedToolset, servers=servers(), counts=counts)
+        kind = partial(JoinedToolset, servers=servers(), is_included=is_included)
     return kind(
         workspace=prepared.workspace,
         processes=processes,

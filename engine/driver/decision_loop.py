@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from interlock.engine.options import Decision, Outcome, Pending
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.read import find_run, list_waiting_requests
 from interlock.state.errors import BusyError, UserError
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def _resume_with_decisions(
 
 
 def _waiting_fields(home: Path, run: str) -> list[Pending]:
-    return [request.fields for request in waiting_requests(home, run)]
+    return [request.fields for request in list_waiting_requests(home, run)]
 
 
 async def _status_after_grace(home: Path, run: str) -> str:

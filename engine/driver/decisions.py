@@ -8,7 +8,7 @@ from contextlib import closing
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
-from interlock.engine.read import Request, check_edit, waiting_requests
+from interlock.engine.read import Request, check_edited_arguments, list_waiting_requests
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
     cancel_run,
@@ -18,7 +18,7 @@ from interlock.engine.store.approvals import (
     record_decision,
     request_not_waiting_error,
 )
-from interlock.engine.store.queries import is_about_call, place_of
+from interlock.engine.store.queries import is_about_call, parse_request_id
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
@@ -37,7 +37,7 @@ def record_decisions(
     """
     if not decisions:
         return
-    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
@@ -62,7 +62,7 @@ def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
     """Whether one of these decisions ends the run itself."""
     if all(decision.choice != "cancel" for decision in decisions):
         return False
-    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
     named = [name for d in decisions if d.choice == "cancel" for name in _named_requests(waiting, d)]
     return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
@@ -79,7 +79,7 @@ def _rest_of_cancelled_batches(
     waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
-    batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
+    batches = {parse_request_id(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
     if not batches:
         return []
     batches.pop(0, None)  # requests of hooks: in no batch
@@ -87,7 +87,7 @@ def _rest_of_cancelled_batches(
     return [
         (name, batches[batch])
         for name, request in waiting.items()
-        if (batch := place_of(name)[0]) in batches
+        if (batch := parse_request_id(name)[0]) in batches
         and name not in decided
         and "cancel" in request.fields["choices"]
     ]
@@ -113,7 +113,7 @@ def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by:
         check_answer_schema(name, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
-        check_edit(request, args)
+        check_edited_arguments(request, args)
         if is_about_call(name):  # a node's tools may have the names of ours
             _check_arguments(name, request["tool_name"], args)
     return Answer(

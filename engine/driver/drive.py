@@ -28,8 +28,8 @@ from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_channels import missing_nodes
-from interlock.nodes.effects import wait_for_effects
+from interlock.graphs.stored_channels import pending_nodes_missing_from
+from interlock.nodes.effects import wait_for_running_effects
 from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
@@ -56,7 +56,7 @@ def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
         approval_mode=prepared.chosen_mode,
         guard=prepared.options.guard,
         brief=brief,
-        continues=pipeline.continues,
+        continues=pipeline.can_continue,
     )
 
 
@@ -104,7 +104,7 @@ class Drive:
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
             self._saver.notice = SecretNotice(prepared.redact, self._emit_warning)
             self._saver.stores(self.services.deps.effects)
-            self._graph = pipeline.declared(prepared.settings.agents.max_depth)
+            self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
@@ -156,12 +156,12 @@ class Drive:
 
     async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        with self.pipeline.reading_state(), blame_damaged_rows(self.store.path):
+        with self.pipeline.wrap_read_errors(), blame_damaged_rows(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _advance_once(self, graph_input: Any) -> None:
         try:
-            await self.pipeline.advance(
+            await self.pipeline.drive_graph(
                 self.app, graph_input, self.config, self.services.deps, self.stop.control
             )
         except GraphDrained:
@@ -187,7 +187,7 @@ class Drive:
             with self.stop.token.held():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
-                await wait_for_effects(self.lease.run)
+                await wait_for_running_effects(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()
@@ -239,7 +239,7 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
-    if lost := missing_nodes(values, app.nodes):
+    if lost := pending_nodes_missing_from(values, app.nodes):
         raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
     if lost := saver.lost_keys(values, known):
@@ -379,5 +379,5 @@ async def continuation_input(
         withdraw_open_requests(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
-    input = chosen.input_as_given(given)
+    input = chosen.input_from_program(given)
     return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

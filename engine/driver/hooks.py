@@ -16,7 +16,7 @@ from interlock.services.hooks.hook_replies import (
     next_hook_input,
     run_hook,
 )
-from interlock.services.hooks.hook_settings import Hook, HookBook, event_subjects
+from interlock.services.hooks.hook_settings import Hook, HookBook, names_of_event_subject
 from interlock.state.events import Emit, ErrorEvent, HookRan
 from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
 from interlock.state.journal import Approvals
@@ -64,7 +64,7 @@ class RunHooks:
         if not _is_finished(rows):
             if unknown := self._unanswered_request(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.select_hooks(event, *event_subjects(event, subject, payload))
+            hooks = self.book.select_hooks(event, *names_of_event_subject(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run_hooks(firing, hooks, self.around.build_input(event, payload))

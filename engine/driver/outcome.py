@@ -14,7 +14,7 @@ from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, waiting_requests
+from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
 from interlock.engine.store.integrity import blame_damaged_rows
@@ -67,7 +67,7 @@ def conclude_drive(
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
         output = dump_output(pipeline.leave(snapshot.values, context))
-        ending = pipeline.ending(snapshot.values, output)
+        ending = pipeline.run_ending(snapshot.values, output)
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     _record_end(drive, status, details)
@@ -219,13 +219,13 @@ def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
         number_requests(drive.conn, drive.lease.run)
-    waiting = waiting_requests(drive.store.home, drive.lease.run)
+    waiting = list_waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 
 def _can_resume(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
     """Whether a resume has something to do."""
-    return status not in ENDED_WELL and (pipeline.continues or not output)
+    return status not in ENDED_WELL and (pipeline.can_continue or not output)
 
 
 def _workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -24,7 +24,7 @@ from interlock.services.configuration import Configuration, ConfigurationSources
 from interlock.services.context.definitions import Skill, build_agent_tools, build_skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
-from interlock.services.hooks.hook_settings import HookBook, find_event
+from interlock.services.hooks.hook_settings import HookBook, find_hook_event
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve_model, with_absolute_script_path
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
@@ -113,7 +113,7 @@ def check_hooks_trusted(event: HookEvent, root: Path, options: Options) -> None:
         named = [
             line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
         ]
-        if event in map(find_event, named):
+        if event in map(find_hook_event, named):
             raise untrusted_error(f"A hook for {event}", file.path, root)
 
 

@@ -179,7 +179,7 @@ def with_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
         return chosen
     try:
         made = place_processors(chosen, tuple(found))
-        made.declared()  # checks that every node fits the state
+        made.declared_graph()  # checks that every node fits the state
         return made
     except SetupError as error:
         raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error

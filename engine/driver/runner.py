@@ -59,7 +59,7 @@ from interlock.engine.driver.run_definition import (
 from interlock.engine.driver.stop import Stop, exit_if_blocked
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.integrity import blame_damaged_rows
@@ -83,7 +83,7 @@ from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
 from interlock.graphs.node_errors import NodeError
 from interlock.graphs.pipeline import Pipeline
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.state.deps import Stopped, await_despite_cancel
 from interlock.state.errors import (
     ENDED_WELL,
@@ -151,19 +151,19 @@ async def begin_run(
 ) -> Outcome:
     options = prepare_submission(options)
     chosen, source = _resolve_workflow(workflow, options)
-    inputs = chosen.validated(input)
+    inputs = chosen.validate_input(input)
     chosen.check_guard(options.guard)
     prepared = prepare_run(
         apply_input(replace(options, source=source), inputs), needs_model_here(chosen, options)
     )
-    prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
+    prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
     chosen.graph_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()
     title = redact_prompt(replace_surrogates(chosen.title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
-        "context_prompts": prompts_digest("context"),
+        "context_prompts": hash_prompts("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = repository_place(options) or str(prepared.workspace.root)
@@ -415,7 +415,7 @@ async def _drive_under_lease(
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
     is_told = prepared.settings.general.notify.wanted and door.rewire is None
-    before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
+    before = [request.id for request in list_waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:
         try:

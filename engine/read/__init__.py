@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import queries
-from interlock.engine.store.queries import Row, place_of
+from interlock.engine.store.queries import Row, parse_request_id
 from interlock.engine.store.runs import innermost_waiting_subtask
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
@@ -51,7 +51,7 @@ class RunRow(NamedTuple):
     """What its calls cost, as far as their prices are known; null: none is."""
 
     @property
-    def why(self) -> str:
+    def end_reason(self) -> str:
         """The kind of error of a run that failed or was interrupted, else its outcome; empty: neither says more."""
         if self.status not in ("failed", "interrupted"):
             return ""
@@ -59,13 +59,13 @@ class RunRow(NamedTuple):
         return (self.error or {}).get("type") or outcome.removeprefix("failed")
 
     @property
-    def standing(self) -> str:
+    def status_text(self) -> str:
         """Its status and why, in a few words."""
         if self.status == "waiting" and self.waiting:
             return f"waiting ({self.waiting})"
         if self.status == "queued" and self.error and self.error["type"] == "limit":
             return f"queued: limit of {self.error['of']}"
-        return f"{self.status}: {self.why}" if self.why else self.status
+        return f"{self.status}: {self.end_reason}" if self.end_reason else self.status
 
 
 class Request(NamedTuple):
@@ -87,19 +87,19 @@ def list_runs(
     """
     stored = "open" if status in ("queued", "interrupted") else status
     if status is None:
-        return [_run_row(row) for row in queries.runs(home, None, limit, offset, **like)]
+        return [_to_run_row(row) for row in queries.list_runs(home, None, limit, offset, **like)]
     newest = None if limit is None else offset + limit
     while True:
-        rows = [_run_row(row) for row in queries.runs(home, stored, newest, 0, **like)]
+        rows = [_to_run_row(row) for row in queries.list_runs(home, stored, newest, 0, **like)]
         found = [row for row in rows if row.status == status]
         if newest is None or len(rows) < newest or len(found) >= offset + (limit or 0):
             return found[offset:][:limit]
         newest *= 10  # the rest may be driven, or anything else that isn't stored
 
 
-def named_runs(home: Path, names: Sequence[str]) -> list[RunRow]:
+def list_runs_by_id(home: Path, names: Sequence[str]) -> list[RunRow]:
     """The runs with exactly these ids, as far as they exist; most recently changed first."""
-    return [_run_row(row) for row in queries.named(home, names)]
+    return [_to_run_row(row) for row in queries.list_runs_by_id(home, names)]
 
 
 def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
@@ -107,17 +107,19 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
 
     Raises `UserError` with the nearest ids.
     """
-    if exact := exact_run(home, name):
+    if exact := find_exact_run(home, name):
         return exact
     is_prefix = name not in ("", "latest")
-    found = [_run_row(row) for row in queries.beginning(home, name, _FITS + 1)] if is_prefix else []
+    found = (
+        [_to_run_row(row) for row in queries.list_runs_by_prefix(home, name, _FITS + 1)] if is_prefix else []
+    )
     if len(found) == 1:
         return found[0]
     newest = list_runs(home, limit=1 if name == "latest" else _NEAR)
     if not newest:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
-        return _latest(home, newest[0], (workspace or Path.cwd()).expanduser().resolve())
+        return _find_newest_run_of_folder(home, newest[0], (workspace or Path.cwd()).expanduser().resolve())
     if found:
         ids = ", ".join(r.run for r in found[:5])
         number = f"more than {_FITS}" if len(found) > _FITS else str(len(found))
@@ -134,8 +136,8 @@ _FITS = 100
 """Runs that a short name is compared with."""
 
 
-def exact_run(home: Path, name: str) -> RunRow | None:
-    return next(iter(named_runs(home, [name])), None)
+def find_exact_run(home: Path, name: str) -> RunRow | None:
+    return next(iter(list_runs_by_id(home, [name])), None)
 
 
 TALKING = ("main", "task")
@@ -143,7 +145,7 @@ TALKING = ("main", "task")
 _RECENT = 100
 
 
-def to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
+def find_run_to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
     """The newest conversation of a folder, or, without a prompt, the newest run that isn't over; else the newest.
 
     Raises `UserError` as `find_run` does.
@@ -154,7 +156,7 @@ def to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
     return next(fits, newest)
 
 
-def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
+def _find_newest_run_of_folder(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     """Never another folder's run: resuming it would let it act there."""
     here = list_runs(home, limit=1, workspace=str(workspace))
     if not here:
@@ -165,7 +167,7 @@ def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     return here[0]
 
 
-def waiting_requests(
+def list_waiting_requests(
     home: Path, run: str | None = None, limit: int | None = None, offset: int = 0
 ) -> list[Request]:
     """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
@@ -175,23 +177,23 @@ def waiting_requests(
     """
     run = run and innermost_waiting_subtask(home, run)
     found = [
-        Request(name, of, asked_at, _fields(name, number or 0, json.loads(request)))
-        for name, of, asked_at, request, number in queries.waiting(home, run, limit, offset)
+        Request(name, of, asked_at, _to_pending(name, number or 0, json.loads(request)))
+        for name, of, asked_at, request, number in queries.list_waiting_requests(home, run, limit, offset)
     ]
     first = {r.run: r.asked_at for r in sorted(found, key=lambda r: -r.asked_at)}
-    return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
+    return sorted(found, key=lambda r: (first[r.run], r.run, *parse_request_id(r.id)))
 
 
 _ANSWERED = {"reject": "rejected", "cancel": "cancelled", "modify": "approved with changes"}
 
 
-def past_requests(home: Path, run: str) -> dict[str, str]:
+def describe_past_requests(home: Path, run: str) -> dict[str, str]:
     """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
-    past = [(row, _became(row)) for row in queries.past(home, run)]
+    past = [(row, _describe_past_request(row)) for row in queries.list_past_requests(home, run)]
     return {name: text for row, text in past for name in (row["id"], str(row["number"]))}
 
 
-def _became(row: Row) -> str:
+def _describe_past_request(row: Row) -> str:
     request = json.loads(row["request"])
     what = f"Request {row['number'] or row['id']} ({request['call']['name']})"
     if row["answer"] is None:
@@ -203,7 +205,7 @@ def _became(row: Row) -> str:
     return f"{what} was {done} at {at}" + (f" by {row['answered_by']}" if row["answered_by"] else "")
 
 
-def idle(home: Path, run: str) -> str:
+def explain_no_waiting_request(home: Path, run: str) -> str:
     """Why no request of a run waits, and what to do."""
     row = find_run(home, innermost_waiting_subtask(home, run))
     if row.status in ENDED:
@@ -215,7 +217,7 @@ def idle(home: Path, run: str) -> str:
     return f"Run {run!r} was interrupted, and no request of it waits. Resume it with: interlock resume {run}"
 
 
-def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
+def _to_pending(name: str, number: int, request: dict[str, Any]) -> Pending:
     call = request["call"]
     return {
         "id": name,
@@ -236,7 +238,7 @@ def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
     }
 
 
-def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
+def check_edited_arguments(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
     """Refuse edited arguments that would run the original call: a name the call doesn't take, or no text.
 
     Raises `UserError` that lists the names.
@@ -253,7 +255,7 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
         raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
-def _run_row(found: Row) -> RunRow:
+def _to_run_row(found: Row) -> RunRow:
     row: dict[str, Any] = dict(zip(found.keys(), found, strict=True))
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
@@ -311,26 +313,26 @@ class Step(NamedTuple):
         return self.route == RAISED
 
 
-def steps(home: Path, run: str) -> list[Step]:
+def list_steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
-    return steps_of(home, run, queries.steps(home, run))
+    return steps_from_rows(home, run, queries.list_steps(home, run))
 
 
-def root_step_rows(home: Path, run: str) -> list[Row]:
+def list_root_step_rows(home: Path, run: str) -> list[Row]:
     """Rows of the root graph's nodes: of a long run, a small part of all."""
-    return queries.steps_since(home, run, 0, deep=False)
+    return queries.list_steps_since(home, run, 0, deep=False)
 
 
-def steps_of(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
+def steps_from_rows(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
     """Return the steps that a run's rows hold."""
     last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
     found: dict[str, list[str]] = {}
-    for row in queries.effects(home, run):
+    for row in queries.list_effects(home, run):
         found.setdefault(row["task"].partition("-")[0], []).append(effect_name(row["key"]))
-    return [_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
+    return [_to_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
 
 
-class Place(NamedTuple):
+class ExecutedNode(NamedTuple):
     """One executed node, as a map needs it."""
 
     seq: int
@@ -345,28 +347,32 @@ class Place(NamedTuple):
     reason: str
 
 
-def places(home: Path, run: str, since: int = 0, deep: bool = False) -> list[Place]:
+def list_executed_nodes(home: Path, run: str, since: int = 0, deep: bool = False) -> list[ExecutedNode]:
     """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
     return [
-        Place(r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or "")
-        for r in queries.steps_since(home, run, since, deep)
+        ExecutedNode(
+            r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or ""
+        )
+        for r in queries.list_steps_since(home, run, since, deep)
         if not is_hidden_node(r["node"])
-        for place, times in [(".".join([*_around(r), display_name(r["node"])]), (r["started"], r["ms"]))]
+        for place, times in [
+            (".".join([*_nodes_around(r), display_name(r["node"])]), (r["started"], r["ms"]))
+        ]
     ]
 
 
-def here(home: Path, run: str) -> str:
+def find_current_place(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
-    found = queries.last_step(home, run)
-    return ".".join(_around(found[0]) or [display_name(found[0]["node"])]) if found else ""
+    found = queries.select_last_step(home, run)
+    return ".".join(_nodes_around(found[0]) or [display_name(found[0]["node"])]) if found else ""
 
 
-def _around(row: Row) -> list[str]:
+def _nodes_around(row: Row) -> list[str]:
     return [part.partition(":")[0] for part in row["namespace"].split("|") if part]
 
 
-step_rows = queries.steps
-waits = queries.waits
+list_step_rows = queries.list_steps
+list_waiting_tasks = queries.list_waiting_tasks
 """As `diagrams.run_path` reads them."""
 
 
@@ -378,7 +384,7 @@ def effect_name(key: str) -> str:
 _DIGEST = re.compile(r"#[0-9a-f]{12,16}(\.\d+)?$")
 
 
-def _step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
+def _to_step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], display_name(row["node"])), (row["started"], row["ms"])
@@ -387,12 +393,14 @@ def _step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)
 
 
-def path(taken: list[Step]) -> list[tuple[str, int]]:
+def root_node_path(taken: list[Step]) -> list[tuple[str, int]]:
     """Nodes of the root graph in execution order, with consecutive repetitions counted."""
     nodes = groupby(step.node for step in taken if step.depth == 0)
     return [(node, len(list(times))) for node, times in nodes]
 
 
-def models(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def usage_by_model(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Model → requests, tokens and cost."""
-    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in queries.models(home, run)}
+    return {
+        row["model"]: {k: row[k] for k in row.keys()[1:]} for row in queries.sum_usage_by_model(home, run)
+    }

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from interlock.engine.read import effect_name, find_run
 from interlock.engine.store import queries
-from interlock.engine.store.queries import Row, body_of
+from interlock.engine.store.queries import Row, load_body
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
 """The record that made the call, and the call's index in it."""
 
 
-def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
+def list_answered_requests(home: Path, run: str) -> Iterator[dict[str, Any]]:
     """Answered requests: id, kind, tool, choice, by whom, when."""
-    for row in queries.answered(home, run):
+    for row in queries.list_answered_requests(home, run):
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         yield {
             "id": row["id"],
@@ -38,9 +38,9 @@ class Reason(NamedTuple):
     reason: str
 
 
-def reasons(home: Path, run: str) -> list[Reason]:
+def list_reasons(home: Path, run: str) -> list[Reason]:
     """Reasons in the order the nodes ended."""
-    rows = [row for row in queries.steps(home, run) if row["reason"] is not None]
+    rows = [row for row in queries.list_steps(home, run) if row["reason"] is not None]
     return [Reason(row["root_step"] + 1, row["workflow"], row["node"], row["reason"]) for row in rows]
 
 
@@ -58,7 +58,7 @@ class Effect(NamedTuple):
     ended: float | None
 
 
-def effects(home: Path, run: str) -> list[Effect]:
+def list_effects(home: Path, run: str) -> list[Effect]:
     """The effects of the run's nodes, in the order in which they began."""
     return [
         Effect(
@@ -69,7 +69,7 @@ def effects(home: Path, run: str) -> list[Effect]:
             row["intent_at"],
             row["done_at"],
         )
-        for row in queries.effects(home, run)
+        for row in queries.list_effects(home, run)
     ]
 
 
@@ -103,31 +103,33 @@ class Call(NamedTuple):
     """
 
 
-def calls(home: Path, run: str) -> list[Call]:
+def list_calls(home: Path, run: str) -> list[Call]:
     """Tool calls in the order they finished; those without a result last."""
-    rows = queries.calls(home, run)
-    decided = _decisions(home, run)
-    arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
+    rows = queries.list_calls(home, run)
+    decided = _decisions_by_call(home, run)
+    arguments = {(r["message"], r["idx"], r["attempt"]): _attempt_arguments(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
     is_open = any(r["state"] == "intent" for r in rows)
-    drive = queries.drive(home, run) if is_open and find_run(home, run).status == "running" else None
+    drive = (
+        queries.find_drive_epoch(home, run) if is_open and find_run(home, run).status == "running" else None
+    )
     made: list[Call] = []
     for row in rows:
         place = (row["message"], row["idx"])
         if row["state"] == "scheduled" and row["attempt"] < last[place]:
             continue  # its arguments were changed again before anything ran
-        found = [_with_args(home, d, row, arguments) for d in decided.get(place, ())]
+        found = [_add_changed_arguments(home, d, row, arguments) for d in decided.get(place, ())]
         found = [d for d in found if d["attempt"] <= row["attempt"]]
-        made.append(_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
+        made.append(_to_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
 
 
-def decisions_on(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:
+def decisions_on_call(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:
     """Decisions on a call, oldest first, by the record that made it and its index there."""
-    return _decisions(home, run).get((message, index), [])
+    return _decisions_by_call(home, run).get((message, index), [])
 
 
-def of_call(made: list[Call], name: str, run: str) -> Call:
+def find_call(made: list[Call], name: str, run: str) -> Call:
     """Find a call by its number in `show --calls`, or by its id. Raises `UserError`."""
     if name.isdecimal() and 0 < int(name) <= len(made):
         return made[int(name) - 1]
@@ -136,22 +138,22 @@ def of_call(made: list[Call], name: str, run: str) -> Call:
     raise UserError(f"Run {run!r} has no call {name!r}. List its calls with: interlock show {run} --calls")
 
 
-def results(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def results_by_call_id(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
-    done = [row for row in queries.calls(home, run) if row["state"] == "done"]
-    return {_asked(home, row).get("id", ""): _result(home, row) for row in done}
+    done = [row for row in queries.list_calls(home, run) if row["state"] == "done"]
+    return {_call_as_asked(home, row).get("id", ""): _merge_result(home, row) for row in done}
 
 
-def _result(home: Path, row: Row) -> dict[str, Any]:
+def _merge_result(home: Path, row: Row) -> dict[str, Any]:
     """Merge the journal's result with the conversation's answer, which holds the text once it is recorded there."""
     return {
-        **_as_json(home, row["result"], row["result_file"]),
-        **_as_json(home, row["answer"], row["answer_file"]),
+        **_load_json(home, row["result"], row["result_file"]),
+        **_load_json(home, row["answer"], row["answer_file"]),
     }
 
 
-def _call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: bool) -> Call:
-    result = _result(home, row)
+def _to_call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: bool) -> Call:
+    result = _merge_result(home, row)
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
@@ -164,39 +166,39 @@ def _call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: bool) 
         status=result.get("status"),
         failed=result.get("status") == "error" or bool(meta.get("exit_code") or meta.get("signal")),
         attempt=row["attempt"],
-        args=_args(home, row),
+        args=_attempt_arguments(home, row),
         summary=next(iter(summary.splitlines()), ""),
         ms=ms,
         started=started,
         ended=ended,
         under_way=under_way,
-        id=_asked(home, row).get("id", ""),
+        id=_call_as_asked(home, row).get("id", ""),
         key=f"{row['message']}.{row['idx']}.{row['attempt']}",
         decided=decided,
     )
 
 
-def _args(home: Path, row: Row) -> dict[str, Any]:
-    return json.loads(row["args"]) if row["args"] is not None else _first_args(home, row)
+def _attempt_arguments(home: Path, row: Row) -> dict[str, Any]:
+    return json.loads(row["args"]) if row["args"] is not None else _model_arguments(home, row)
 
 
-def _first_args(home: Path, row: Row) -> dict[str, Any]:
+def _model_arguments(home: Path, row: Row) -> dict[str, Any]:
     """The model's arguments; chain records omit empty ones."""
-    return _asked(home, row).get("args", {})
+    return _call_as_asked(home, row).get("args", {})
 
 
-def _asked(home: Path, row: Row) -> dict[str, Any]:
+def _call_as_asked(home: Path, row: Row) -> dict[str, Any]:
     """The call as the model made it."""
-    calls: list[dict[str, Any]] = _as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
+    calls: list[dict[str, Any]] = _load_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
     return calls[index] if index < len(calls) else {}
 
 
-def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
+def _decisions_by_call(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     """Decisions on each call, oldest first."""
-    givers = dict(_givers(home, run))
+    givers = dict(_people_by_rule(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
-    for row in queries.decisions(home, run):
+    for row in queries.list_decisions(home, run):
         decision: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
         if "session" in decision:
             decision["who"] = givers.get(json.dumps(decision["session"], sort_keys=True), "")
@@ -204,14 +206,14 @@ def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     return found
 
 
-def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
+def _people_by_rule(home: Path, run: str) -> Iterator[tuple[str, str]]:
     """Always-choice → who made it."""
-    for row in (row for row in queries.answered(home, run) if row["rule"] is not None):
+    for row in (row for row in queries.list_answered_requests(home, run) if row["rule"] is not None):
         rule = {k: v for k, v in json.loads(row["rule"]).items() if v not in ("", None, False, [])}
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
 
-def _with_args(
+def _add_changed_arguments(
     home: Path, decision: dict[str, Any], row: Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
 ) -> dict[str, Any]:
     if not decision.get("becomes"):
@@ -220,7 +222,7 @@ def _with_args(
     def find_attempt_args(attempt: int) -> dict[str, Any]:
         """Arguments of an attempt; one without a row has the previous attempt's, the first one the model's."""
         known = (arguments.get((row["message"], row["idx"], n)) for n in range(attempt, 0, -1))
-        return next((args for args in known if args is not None), _first_args(home, row))
+        return next((args for args in known if args is not None), _model_arguments(home, row))
 
     return {
         **decision,
@@ -229,9 +231,9 @@ def _with_args(
     }
 
 
-def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
+def _load_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
     """Parse the row's text, or the file in `outputs/` that it names."""
-    body = body_of(home, text, file)
+    body = load_body(home, text, file)
     return json.loads(body) if body else {}
 
 
@@ -251,25 +253,28 @@ class Agent(NamedTuple):
     seconds: float | None
 
 
-def agents(home: Path, run: str) -> list[Agent]:
+def list_agents(home: Path, run: str) -> list[Agent]:
     """Every sub-agent started, each below its parent, in call order."""
-    used = {row["agent"]: row for row in queries.agents_usage(home, run)}
-    waits = {json.loads(row["request"]).get("agent") for row in queries.waiting(home, run)}
-    ended = _ended(home, run)
-    paths = sorted(queries.agents(home, run), key=lambda path: [_numbers(part) for part in path.split("/")])
-    return [_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
+    used = {row["agent"]: row for row in queries.sum_usage_by_agent(home, run)}
+    waits = {json.loads(row["request"]).get("agent") for row in queries.list_waiting_requests(home, run)}
+    ended = _end_by_agent(home, run)
+    paths = sorted(
+        queries.list_agent_paths(home, run),
+        key=lambda path: [_agent_sort_key(part) for part in path.split("/")],
+    )
+    return [_to_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
 
 
-def _ended(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def _end_by_agent(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Agent → the meta of its parent's call in the journal, which says how it ended."""
     metas: list[dict[str, Any]] = [
-        _as_json(home, row["result"], row["result_file"]).get("meta") or {}
-        for row in queries.agents_results(home, run)
+        _load_json(home, row["result"], row["result_file"]).get("meta") or {}
+        for row in queries.list_agent_results(home, run)
     ]
     return {meta["agent"]: meta for meta in metas if "agent" in meta}
 
 
-def _agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
+def _to_agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
     return Agent(
         path,
         path.count("/"),
@@ -281,7 +286,7 @@ def _agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool
     )
 
 
-def _numbers(part: str) -> tuple[list[int], str]:
+def _agent_sort_key(part: str) -> tuple[list[int], str]:
     """Sort key of a level, by its call's numbers: call 10 comes after call 9."""
     call = part.rpartition(":")[2].partition("~")[0]
     return [int(n) for n in call.split(".") if n.isdecimal()], part

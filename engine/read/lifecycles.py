@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.read.calls import Call, calls, decisions_on, of_call
+from interlock.engine.read.calls import Call, decisions_on_call, find_call, list_calls
 from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, approval_mode_state, next_state
@@ -27,7 +27,7 @@ class Move(NamedTuple):
     """The same in words."""
 
 
-class Life(NamedTuple):
+class Lifecycle(NamedTuple):
     """The states that a call or a mode went through."""
 
     start: str
@@ -36,7 +36,7 @@ class Life(NamedTuple):
     """Label of the last state."""
 
     @property
-    def now(self) -> str:
+    def current_state(self) -> str:
         return self.moves[-1].target if self.moves else self.start
 
 
@@ -47,49 +47,49 @@ class _Walk:
         self.chart, self.start, self.at = chart, start, start
         self.moves: list[Move] = []
 
-    def go(self, event: str, by: Decision | None = None, why: str = "") -> None:
+    def move(self, event: str, by: Decision | None = None, why: str = "") -> None:
         target = next_state(self.chart, self.at, event)
         self.moves.append(Move(event, self.at, target, by or {}, why))
         self.at = target
 
-    def life(self, mark: str) -> Life:
-        return Life(self.start, tuple(self.moves), mark)
+    def to_lifecycle(self, mark: str) -> Lifecycle:
+        return Lifecycle(self.start, tuple(self.moves), mark)
 
 
-def read_call_lifecycle(home: Path, run: str, name: str) -> Life:
+def read_call_lifecycle(home: Path, run: str, name: str) -> Lifecycle:
     """The life of a call, by its number in `show --calls`, its id, or its open request's id or number.
 
     Raises `UserError` if the run has no such call.
     """
-    made = calls(home, run)
+    made = list_calls(home, run)
     waits = {
         (m["message"], m["index"]): (row, m)
-        for row in queries.waiting(home, run)
+        for row in queries.list_waiting_requests(home, run)
         if (m := json.loads(row["request"]).get("attempt"))
     }
     for (message, index), (row, _) in waits.items():
         key = f"{message}.{index}."
         begun = any(call.key.startswith(key) and call.state != "scheduled" for call in made)
         if name in (row["id"], str(row["number"])) and not begun:
-            return _life(None, decisions_on(home, run, message, index), waits_for_person=True)
-    call = of_call(made, name, run)
+            return _call_lifecycle(None, decisions_on_call(home, run, message, index), waits_for_person=True)
+    call = find_call(made, name, run)
     message, index, _ = call.key.rsplit(".", 2)
-    return _life(call, call.decided, waits_for_person=(message, int(index)) in waits)
+    return _call_lifecycle(call, call.decided, waits_for_person=(message, int(index)) in waits)
 
 
-def _life(call: Call | None, decided: list[dict[str, Any]], waits_for_person: bool) -> Life:
+def _call_lifecycle(call: Call | None, decided: list[dict[str, Any]], waits_for_person: bool) -> Lifecycle:
     walk = _CallWalk()
     for decision in decided:
-        walk.decided(decision)
+        walk.apply_decision(decision)
     if call is None or (call.state == "scheduled" and waits_for_person):
         if walk.at == "validating":
-            walk.go("ask", walk.asker)
-        return walk.life("waits here")
+            walk.move("ask", walk.asker)
+        return walk.to_lifecycle("waits here")
     if call.state == "scheduled":
-        return walk.life("not run yet")
-    walk.carried_out(call)
+        return walk.to_lifecycle("not run yet")
+    walk.apply_result(call)
     running = call.state == "intent"
-    return walk.life("" if not running else "runs now" if call.under_way else "outcome unknown")
+    return walk.to_lifecycle("" if not running else "runs now" if call.under_way else "outcome unknown")
 
 
 class _CallWalk(_Walk):
@@ -104,67 +104,69 @@ class _CallWalk(_Walk):
         self.answer: Decision = {}
         """What a person answered to a question of the call itself."""
 
-    def decided(self, decision: Decision) -> None:
+    def apply_decision(self, decision: Decision) -> None:
         by, word = str(decision["by"]), str(decision["decision"])
-        if _asked_by(decision) not in ("", "approval"):
+        if _answered_request_kind(decision) not in ("", "approval"):
             self.answer = decision
         elif by == "person":
             self._apply_person_decision(decision, word)
         elif word == "deny" or (word in ("block", "stop") and decision.get("event") == "BeforeTool"):
-            self.go("fail", decision)
+            self.move("fail", decision)
         elif word == "ask":
             self.asker = decision
         elif by == "policy" and self.permit.get("by") != "person":
             self.permit = decision
 
     def _apply_person_decision(self, decision: Decision, word: str) -> None:
-        self.go("ask" if self.at == "validating" else "ask_again", self.asker)
+        self.move("ask" if self.at == "validating" else "ask_again", self.asker)
         self.permit = decision
         if word in ("reject", "cancel", "modify"):
-            self.go({"reject": "fail"}.get(word, word), decision)
+            self.move({"reject": "fail"}.get(word, word), decision)
 
-    def carried_out(self, call: Call) -> None:
+    def apply_result(self, call: Call) -> None:
         """From the last decision to the result. What failed before it was permitted never ran."""
         if self.at in ("success", "error", "cancelled"):
             return
         ran = call.ms is not None or call.state == "intent" or call.status == "success"
         if ran or self.answer or self.permit.get("by") == "person":
-            self.go("schedule", self.permit)
-            self.go("execute")
+            self.move("schedule", self.permit)
+            self.move("execute")
         if call.state != "intent":
-            self.go(
+            self.move(
                 {"success": "succeed", "error": "fail", "cancelled": "cancel"}[str(call.status)], self.answer
             )
 
 
-def _asked_by(decision: Decision) -> str:
+def _answered_request_kind(decision: Decision) -> str:
     """What the request was for that a person's decision answers (`ApprovalRequest.what`); empty: no person's."""
     return "".join(str(decision.get("request", "")).rsplit(":", 2)[-2:-1])
 
 
-def mode_life(home: Path, run: str) -> Life:
+def read_mode_lifecycle(home: Path, run: str) -> Lifecycle:
     """The way of a run's approval mode. Raises `UserError` for a run without one."""
     points = list_root_checkpoints(home, run)
     # What a prompt gives a run is in the checkpoint after the input's.
     begun = {point.step + 1 for point in points if point.source == "input"}
     given = [(p.step, approval_mode_state(p.values) or "default") for p in points if p.step in begun]
-    rows = [row for row in queries.steps(home, run) if (row["reason"] or "").startswith(MOVES_MARK)]
+    rows = [row for row in queries.list_steps(home, run) if (row["reason"] or "").startswith(MOVES_MARK)]
     noted = [(row["root_step"], row["reason"]) for row in rows if "|" not in row["namespace"]]
     if not given:
         raise UserError(f"Run {run!r} has not begun. Resume it with: interlock resume {run}")
     walk = _Walk(ApprovalModeChart, given[0][1])
-    reviews = _reviews(home, run)
+    reviews = _plan_reviews(home, run)
     told = [*((at, 0, mode) for at, mode in given), *((at, 1, text) for at, text in noted)]
     for _, _, text in sorted(told, key=lambda one: one[:2]):
         if text.startswith(MOVES_MARK):
             for event in text.removeprefix(MOVES_MARK).split(", "):
-                walk.go(event, next(reviews, None) if walk.at == "plan.review" else None)
+                walk.move(event, next(reviews, None) if walk.at == "plan.review" else None)
         elif text.partition(".")[0] != walk.at.partition(".")[0]:
-            walk.go(f"use_{text.partition('.')[0]}", why="switched by a person")
-    return walk.life("now")
+            walk.move(f"use_{text.partition('.')[0]}", why="switched by a person")
+    return walk.to_lifecycle("now")
 
 
-def _reviews(home: Path, run: str) -> Iterator[Decision]:
+def _plan_reviews(home: Path, run: str) -> Iterator[Decision]:
     """What people decided about plans, oldest first."""
-    made = sorted((c for c in calls(home, run) if c.tool == "exit_plan_mode"), key=lambda c: c.ended or 0)
+    made = sorted(
+        (c for c in list_calls(home, run) if c.tool == "exit_plan_mode"), key=lambda c: c.ended or 0
+    )
     yield from (d for call in made for d in call.decided[-1:] if d["by"] == "person")

@@ -44,9 +44,9 @@ class Visit:
     )
     """Declared edges → what was counted of them, once."""
 
-    def through(self, declared: frozenset[tuple[str, str]]) -> "Counts":
+    def count_edges(self, declared: frozenset[tuple[str, str]]) -> "Counts":
         if declared not in self.counted:
-            self.counted[declared] = _walk(self, declared)
+            self.counted[declared] = _count_visit(self, declared)
         return self.counted[declared]
 
 
@@ -62,12 +62,12 @@ class Counts:
     reasons: Mapping[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     """Node → what it gave as its reasons, a part each, and how often."""
 
-    def held(self, node: str) -> Counter[str]:
+    def reasons_of(self, node: str) -> Counter[str]:
         """What the node chose, of what it chooses among."""
         return self.reasons.get(node, Counter())
 
     @property
-    def held_anywhere(self) -> Counter[str]:
+    def all_reasons(self) -> Counter[str]:
         """What the nodes of this graph chose."""
         return sum(self.reasons.values(), Counter[str]())
 
@@ -89,20 +89,20 @@ class RunPath:
     """Of each graph, as `Counts.reasons`."""
 
     @property
-    def entered(self) -> set[str]:
+    def entered_nodes(self) -> set[str]:
         """The workflow's own nodes that the run reached."""
         return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
 
     @property
-    def in_session(self) -> bool:
+    def has_session_hooks(self) -> bool:
         """Whether the run entered the hooks of a session, which are around every workflow."""
-        return bool(self.entered & {"session_start", "session_end"})
+        return bool(self.entered_nodes & {"session_start", "session_end"})
 
-    def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
+    def count_edges(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
         """Count the declared edges whose two nodes ran in succession."""
         counts, edges = Counts(Counter(), Counter(), reasons=self.reasons.get(place, {})), frozenset(declared)
         for visit in self.visits.get(place, []):
-            found = visit.through(edges)
+            found = visit.count_edges(edges)
             counts.nodes.update(found.nodes)
             counts.edges.update(found.edges)
         waits = {node for at, node in self.waits if at == place}
@@ -114,18 +114,18 @@ class RunPath:
         return counts
 
 
-def _walk(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
+def _count_visit(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
     counts = Counts(Counter(), Counter())
     start, end = Counter({START: 1}), Counter({END: 1})
     walked = [(start, start)]  # what was entered, and what of it leads on
     last = visit.steps[0].root_step
     for step in visit.steps:
         handlers = Counter({n: times for n, times in step.nodes.items() if n.startswith(ERROR_HANDLER)})
-        counts.edges.update(_between(step.raised, handlers, declared))
+        counts.edges.update(_count_edges_between(step.raised, handlers, declared))
         entered = step.nodes - handlers if handlers else step.nodes
         # Root step numbers have no gaps, except for an input in between: a further prompt.
-        follows = _between(walked[-1][1], entered, declared) and step.root_step <= last + 1
-        if not follows and _between(start, entered, declared):
+        follows = _count_edges_between(walked[-1][1], entered, declared) and step.root_step <= last + 1
+        if not follows and _count_edges_between(start, entered, declared):
             walked += [(end, end), (start, start)]
         walked.append((step.nodes, step.nodes - step.raised if step.raised else step.nodes))
         last = step.root_step
@@ -134,11 +134,11 @@ def _walk(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
     for nodes, _ in walked:
         counts.nodes.update(nodes)
     for (_, before), (after, _) in pairwise(walked):
-        counts.edges.update(_between(before, after, declared))
+        counts.edges.update(_count_edges_between(before, after, declared))
     return counts
 
 
-def _between(
+def _count_edges_between(
     before: Counter[str], after: Counter[str], declared: Set[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
     return {(a, b): max(before[a], after[b]) for a in before for b in after if (a, b) in declared}
@@ -157,7 +157,7 @@ _FOLLOWED = 4
 """Runs whose steps are kept for the next look at them."""
 
 
-def path_of(
+def build_run_path(
     rows: Iterable[Row],
     status: str,
     waits: Iterable[Row] = (),
@@ -165,36 +165,38 @@ def path_of(
     due: Iterable[DueNode] = (),
 ) -> RunPath:
     """The path of a run with this status, marked where it works, waits or stopped; `due`: nodes that hadn't ended."""
-    taken = _Taken()
-    taken.add(sorted(rows, key=lambda row: row["seq"]))
-    return _marked(taken, status, waits, asks, due)
+    taken = _Supersteps()
+    taken.add_rows(sorted(rows, key=lambda row: row["seq"]))
+    return _build_marked_path(taken, status, waits, asks, due)
 
 
-def _marked(
-    taken: "_Taken", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[DueNode]
+def _build_marked_path(
+    taken: "_Supersteps", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[DueNode]
 ) -> RunPath:
     waits = waits if status == "waiting" else ()
     due = due if status in ("running", "interrupted") else ()
-    found = taken.path(status in _ENDED, waits, due)
+    found = taken.build_path(status in _ENDED, waits, due)
     mark = "" if status == "running" and not found.waits else MARKS.get(status, "")
     return replace(found, mark=mark, asks=tuple(asks))
 
 
-def read_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
+def read_run_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
     """Return the path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
     if until is not None:
-        rows = queries.steps(home, run.run)
-        return path_of([row for row in rows if row["root_step"] < until], "interrupted")
-    taken = _taken(home, run.run)
+        rows = queries.list_steps(home, run.run)
+        return build_run_path([row for row in rows if row["root_step"] < until], "interrupted")
+    taken = _cached_supersteps(home, run.run)
     with taken.reading:
-        taken.add(queries.steps_since(home, run.run, taken.newest + 1, deep=True))
-        return _marked(taken, run.status, queries.waits(home, run.run), asks, list_due_nodes(home, run.run))
+        taken.add_rows(queries.list_steps_since(home, run.run, taken.newest + 1, deep=True))
+        return _build_marked_path(
+            taken, run.status, queries.list_waiting_tasks(home, run.run), asks, list_due_nodes(home, run.run)
+        )
 
 
 @lru_cache(maxsize=_FOLLOWED)
-def _taken(home: Path, run: str) -> "_Taken":  # noqa: ARG001 - what it is kept under
+def _cached_supersteps(home: Path, run: str) -> "_Supersteps":  # noqa: ARG001 - what it is kept under
     """The steps of a run as read so far: a page that follows a run asks again and again, and rows only come."""
-    return _Taken()
+    return _Supersteps()
 
 
 class Marks(NamedTuple):
@@ -212,12 +214,12 @@ class Marks(NamedTuple):
     """Nodes that raised."""
 
 
-def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -> Marks:
+def compute_marks(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -> Marks:
     """Return what a run's path marks in graphs whose edges are declared; each graph by the nodes around it."""
     marks = Marks({}, [], [], [])
     for around, edges in declared.items():
         place = tuple(around.split(".")) if around else ()
-        counts = path.through(place, {(source, target) for source, target in edges})
+        counts = path.count_edges(place, {(source, target) for source, target in edges})
         marks.nodes.update({".".join((*place, name)): times for name, times in counts.nodes.items() if times})
         marks.edges.extend(
             (".".join((*place, a)), ".".join((*place, b))) for (a, b), n in counts.edges.items() if n
@@ -229,7 +231,7 @@ def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -
     return marks
 
 
-class _Taken:
+class _Supersteps:
     """The supersteps that a run took, as far as its rows were read."""
 
     def __init__(self) -> None:
@@ -244,14 +246,14 @@ class _Taken:
         """Those of graphs that have ended, which only a row of their own changes."""
         self._reasons: dict[Place, dict[str, Counter[str]]] = {}
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add_rows(self, rows: Iterable[Row]) -> None:
         """Take in further rows, in the order in which the nodes ended."""
         for row in rows:
             self.newest = max(self.newest, row["seq"])
             if row["node"] != START:
-                self._add(row)
+                self._add_row(row)
 
-    def _add(self, row: Row) -> None:
+    def _add_row(self, row: Row) -> None:
         namespace, node = row["namespace"], row["node"]
         self._finished.add(row["task"])
         self._over.pop(namespace, None)
@@ -271,21 +273,21 @@ class _Taken:
         if row["route"] == RAISED:
             step.raised[node] += 1
 
-    def path(self, ended: bool, waits: Iterable[Row], due: Iterable[DueNode]) -> RunPath:
+    def build_path(self, ended: bool, waits: Iterable[Row], due: Iterable[DueNode]) -> RunPath:
         """The path so far. What waits, is due or is open is no part of what was read, and changes only copies."""
         steps = {
             namespace: found
-            if self._is_over(namespace)
-            else {name: _copy(one) for name, one in found.items()}
+            if self._has_graph_ended(namespace)
+            else {name: _copy_step(one) for name, one in found.items()}
             for namespace, found in self._steps.items()
         }
-        here = _add_waits(steps, [row for row in waits if row["task_id"][:8] not in self._finished])
-        here |= _add_due(steps, due)
-        _add_open(steps, self._finished)
+        here = _add_waiting_nodes(steps, [row for row in waits if row["task_id"][:8] not in self._finished])
+        here |= _add_due_nodes(steps, due)
+        _add_open_graphs(steps, self._finished)
         visits: dict[Place, list[Visit]] = {}
         for namespace, found in steps.items():
             place = tuple(part.partition(":")[0] for part in namespace.split("|") if part)
-            if namespace and self._is_over(namespace):
+            if namespace and self._has_graph_ended(namespace):
                 visit = self._over.setdefault(namespace, Visit(tuple(found.values()), ended=True))
             else:
                 visit = Visit(tuple(found.values()), ended and not namespace)
@@ -296,12 +298,12 @@ class _Taken:
         }
         return RunPath(visits, waits=here, reasons=reasons)
 
-    def _is_over(self, namespace: str) -> bool:
+    def _has_graph_ended(self, namespace: str) -> bool:
         """Whether the node that the graph stands for has ended."""
         return namespace.rpartition(":")[2] in self._finished
 
 
-def _copy(step: Step) -> Step:
+def _copy_step(step: Step) -> Step:
     return Step(step.nodes.copy(), step.root_step, step.raised.copy())
 
 
@@ -309,10 +311,12 @@ _CUT = re.compile(r"; out: .*", re.DOTALL)
 _APART = re.compile(r", (?:then )?")
 
 
-def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> frozenset[tuple[Place, str]]:
+def _add_waiting_nodes(
+    steps: dict[str, dict[str, Step]], waits: Iterable[Row]
+) -> frozenset[tuple[Place, str]]:
     """Add the nodes that wait, which have no row yet; returns them and the graphs around them."""
     here: set[tuple[Place, str]] = set()
-    # Innermost first: a graph that waits is entered by what waits in it, and `_add_open` adds it.
+    # Innermost first: a graph that waits is entered by what waits in it, and `_add_open_graphs` adds it.
     for row in sorted(waits, key=lambda row: -row["checkpoint_ns"].count("|") - bool(row["checkpoint_ns"])):
         inside = [part.partition(":") for part in row["checkpoint_ns"].split("|") if part]
         namespace = "|".join(f"{name}:{task[:8]}" for name, _, task in inside)  # as rows of steps have it
@@ -329,7 +333,7 @@ def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> froze
     return frozenset(here)
 
 
-def _add_due(steps: dict[str, dict[str, Step]], due: Iterable[DueNode]) -> frozenset[tuple[Place, str]]:
+def _add_due_nodes(steps: dict[str, dict[str, Step]], due: Iterable[DueNode]) -> frozenset[tuple[Place, str]]:
     """Add the nodes that the run stopped in, unless one raised and has its row; returns them and the graphs around."""
     here: set[tuple[Place, str]] = set()
     for one in due:
@@ -343,7 +347,7 @@ def _add_due(steps: dict[str, dict[str, Step]], due: Iterable[DueNode]) -> froze
     return frozenset(here)
 
 
-def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
+def _add_open_graphs(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
     """Add graphs still open: they have no row of their own, but the rows inside show that they were entered."""
     open_graphs: set[str] = set()
     for namespace in steps:

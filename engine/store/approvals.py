@@ -10,7 +10,7 @@ from typing import Any
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import request_stop
-from interlock.engine.store.queries import place_of
+from interlock.engine.store.queries import parse_request_id
 from interlock.engine.store.runs import (
     RELATED,
     ancestor_runs,
@@ -233,7 +233,7 @@ def number_requests(conn: Connection, run: str) -> None:
             RELATED + "select coalesce(max(number), 0) from approvals where run in (select run from related)"
         )
         (last,) = conn.execute(query, (run,)).fetchone()
-        for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
+        for number, name in enumerate(sorted((name for (name,) in rows), key=parse_request_id), last + 1):
             conn.update("approvals", {"number": number}, {"id": name})
 
 

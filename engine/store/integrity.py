@@ -143,7 +143,7 @@ def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
 
 def damage(home: Path, run: str) -> Iterator[str]:
     """One line per conversation record that is missing or was altered."""
-    from interlock.services.transcript import continued_head, record_hash
+    from interlock.services.transcript import head_continued_by_root, record_hash
 
     with open_reader(home) as conn:
         if conn is None:
@@ -158,7 +158,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
             body = blobs.read_body(row["body"], row["file"])
             if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
-            elif not row["parent"] and (old := continued_head(body)) and old not in known:
+            elif not row["parent"] and (old := head_continued_by_root(body)) and old not in known:
                 yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"

@@ -56,7 +56,7 @@ _WAITED_LONGEST = (
 )
 
 
-def runs(
+def list_runs(
     home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
 ) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
@@ -80,18 +80,18 @@ def runs(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunFilter:
     """Which runs that aren't subtasks; each field None or empty: any."""
 
     workflow: str | None = None
     title: str | None = None
-    rests: str | None = None
+    rest_status: str | None = None
     """As `AT_REST`."""
-    also: Sequence[str] = ()
+    also_ids: Sequence[str] = ()
     """With `rests`: these, too."""
-    names: Sequence[str] | None = None
+    only_ids: Sequence[str] | None = None
     """Of these only."""
-    without: Sequence[str] | None = ()
+    except_ids: Sequence[str] | None = ()
     """None: without those that a thread in this store names."""
 
 
@@ -108,38 +108,38 @@ AT_REST = {
 """What programs call the status of a run that nobody drives and no worker will; of others, see `restless`."""
 
 
-def _condition(wanted: Wanted) -> tuple[str, list[object]]:
+def _filter_sql(wanted: RunFilter) -> tuple[str, list[object]]:
     parts, values = ["not coalesce(r.subtask_of = r.parent, false)"], list[object]()
     for column, value in (("workflow", wanted.workflow), ("title", wanted.title)):
         if value is not None:
             values.append(value)
             parts.append(f"r.{column} = ${len(values)}")
-    if wanted.rests is not None:
-        values.append(encode_keys_parameter(wanted.also))
-        parts.append(f"({AT_REST[wanted.rests]} or r.run in {keys_in_parameter_sql(len(values))})")
-    if wanted.names is not None:
-        values.append(encode_keys_parameter(wanted.names))
+    if wanted.rest_status is not None:
+        values.append(encode_keys_parameter(wanted.also_ids))
+        parts.append(f"({AT_REST[wanted.rest_status]} or r.run in {keys_in_parameter_sql(len(values))})")
+    if wanted.only_ids is not None:
+        values.append(encode_keys_parameter(wanted.only_ids))
         parts.append(f"r.run in {keys_in_parameter_sql(len(values))}")
-    if wanted.without is None:
+    if wanted.except_ids is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
-    elif wanted.without:
-        values.append(encode_keys_parameter(wanted.without))
+    elif wanted.except_ids:
+        values.append(encode_keys_parameter(wanted.except_ids))
         parts.append(f"r.run not in {keys_in_parameter_sql(len(values))}")
     return " and ".join(parts), values
 
 
-def count_roots(home: Path, wanted: Wanted) -> int:
+def count_root_runs(home: Path, wanted: RunFilter) -> int:
     """The number of runs that are wanted."""
-    which, values = _condition(wanted)
+    which, values = _filter_sql(wanted)
     found = select_rows(home, f"select count(*) from runs r where {which}", *values)
     return found[0][0] if found else 0
 
 
-def roots(
-    home: Path, wanted: Wanted, by: Literal["created", "updated"], *, newest: bool, limit: int, offset: int
+def list_root_runs(
+    home: Path, wanted: RunFilter, by: Literal["created", "updated"], *, newest: bool, limit: int, offset: int
 ) -> list[Row]:
     """Run and time (`by`) of those that are wanted, in the order of that time."""
-    which, values = _condition(wanted)
+    which, values = _filter_sql(wanted)
     order = f"r.{by} desc, r.run desc" if newest else f"r.{by}, r.run"
     place = len(values) + 1
     sql = (
@@ -148,24 +148,24 @@ def roots(
     return select_rows(home, sql, *values, limit, offset)
 
 
-def restless(home: Path) -> list[str]:
+def list_driven_or_queued_runs(home: Path) -> list[str]:
     """Runs that somebody drives, or that wait for a worker: their rows alone don't say how they are."""
     held = "select run from lease where held = 1"
     loose = "select run from runs where queue is not null and status = 'open'"
     return [row[0] for row in select_rows(home, f"{held} union {loose}")]
 
 
-def names(home: Path) -> list[str]:
+def list_run_ids(home: Path) -> list[str]:
     """The ids of all runs."""
     return [row[0] for row in select_rows(home, "select run from runs")]
 
 
-def workflows(home: Path) -> list[str]:
+def list_workflow_names(home: Path) -> list[str]:
     """The workflows that there are runs of."""
     return [row[0] for row in select_rows(home, "select distinct workflow from runs")]
 
 
-def named(home: Path, names: Sequence[str]) -> list[Row]:
+def list_runs_by_id(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
     return (
         select_rows(
@@ -176,19 +176,21 @@ def named(home: Path, names: Sequence[str]) -> list[Row]:
     )
 
 
-def of_batches(home: Path, workflow: str) -> list[Row]:
+def list_batch_runs(home: Path, workflow: str) -> list[Row]:
     """Run and options of the runs of a workflow that are lines of batches, newest first."""
     query = "select run, options from runs where workflow = $1 and options like $2 order by created desc"
     return select_rows(home, query, workflow, '%"batch": {"id"%')
 
 
-def beginning(home: Path, name: str, limit: int) -> list[Row]:
+def list_runs_by_prefix(home: Path, name: str, limit: int) -> list[Row]:
     """Runs whose ids begin so, as `runs` has them."""
     which = "where run >= $1 and run < $2 order by run limit $3"
     return select_rows(home, _RUNS.format(which), name, f"{name}\x7f", limit)
 
 
-def waiting(home: Path, run: str | None, limit: int | None = None, offset: int = 0) -> list[Row]:
+def list_waiting_requests(
+    home: Path, run: str | None, limit: int | None = None, offset: int = 0
+) -> list[Row]:
     """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number.
 
     `limit`: only those of so many runs that have waited longest, but for the first `offset`.
@@ -200,7 +202,7 @@ def waiting(home: Path, run: str | None, limit: int | None = None, offset: int =
     return select_rows(home, _WAITING.format(""))
 
 
-def past(home: Path, run: str) -> list[Row]:
+def list_past_requests(home: Path, run: str) -> list[Row]:
     """Requests of this run, which come last, and of related ones, that were answered, or that no longer wait."""
     sql = (
         RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
@@ -212,7 +214,7 @@ def past(home: Path, run: str) -> list[Row]:
     return select_rows(home, sql, run)
 
 
-def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
+def list_steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
     root = "" if deep else "and namespace = '' "
     near = "(select coalesce(max(seq), 0) from step_rows where run = $1 and seq <= $2)"
@@ -220,14 +222,14 @@ def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     return select_rows(home, of_run, run, seq)
 
 
-def last_step(home: Path, run: str) -> list[Row]:
+def select_last_step(home: Path, run: str) -> list[Row]:
     """The node that ended last."""
     newest = "(select max(seq) from step_rows where run = $1)"
     query = f"select * from steps where run = $1 and first = {newest} order by seq desc limit 1"
     return select_rows(home, query, run)
 
 
-def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
+def load_body(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
         return inflate_body(own) if isinstance(own, bytes) else own
@@ -235,42 +237,42 @@ def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | byte
         return open_blob_storage(conn, home / "outputs").load(file) if conn else None
 
 
-def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
+def _query_of_run(sql: str) -> Callable[[Path, str], list[Row]]:
     """What a query finds of a run: home, run → rows."""
     return lambda home, run: select_rows(home, sql, run)
 
 
-answered = _of_run(
+list_answered_requests = _query_of_run(
     "select id, request, answer, answered_at, answered_by, rule from approvals "
     "where run = $1 and answer is not null order by seq"
 )
 """Answered requests in the order asked."""
 
 
-interrupts = _of_run(
+list_waiting_interrupts = _query_of_run(
     f"select a.id, a.interrupt, a.request from approvals a where a.run = $1 and {_WAITS} order by a.seq"
 )
 """Requests that wait, with LangGraph's ids, in the order asked."""
 
 
-closed_interrupts = _of_run(
+list_answered_interrupts = _query_of_run(
     "select distinct interrupt from approvals where run = $1 and interrupt is not null and answer is not null"
 )
 """LangGraph's ids of requests that were answered."""
 
 
-extent = _of_run(
+select_extent = _query_of_run(
     "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
     "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = $1"
 )
 """One row that changes whenever the run's conversation may have grown, and costs little."""
 
 
-steps = _of_run("select * from steps where run = $1 order by seq")
+list_steps = _query_of_run("select * from steps where run = $1 order by seq")
 """Every executed node, in the order they ended."""
 
 
-waits = _of_run(
+list_waiting_tasks = _query_of_run(
     "select w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path from writes w "
     "where w.thread_id = $1 and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
     "from checkpoints c where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns)"
@@ -278,7 +280,7 @@ waits = _of_run(
 """Tasks that have asked a person, where their graph stands now; some may be done."""
 
 
-models = _of_run(
+sum_usage_by_model = _query_of_run(
     "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
     "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
     "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms, "
@@ -288,7 +290,7 @@ models = _of_run(
 """Model, requests, tokens, time and cost, by model; the cost is null if that of any call is unknown."""
 
 
-calls = _of_run(
+list_calls = _query_of_run(
     "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
     "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
     "where j.run = $1 "
@@ -297,49 +299,49 @@ calls = _of_run(
 """The journal in the order calls finished, those without a result last; with the records of call and answer."""
 
 
-effects = _of_run(
+list_effects = _query_of_run(
     "select task, key, place, state, attempt, intent_at, done_at from effects where run = $1 order by intent_at"
 )
 """The effects of its nodes, in the order in which they began."""
 
 
-decisions = _of_run("select * from decisions where run = $1 order by at")
+list_decisions = _query_of_run("select * from decisions where run = $1 order by at")
 """Decisions on calls, oldest first."""
 
 
-agents_usage = _of_run(
+sum_usage_by_agent = _query_of_run(
     "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
     "sum(input_tokens + output_tokens) as tokens from model_calls where run = $1 group by agent"
 )
 """Agent, turns and tokens."""
 
 
-agents_results = _of_run(
+list_agent_results = _query_of_run(
     "select result, result_file from journal where run = $1 and state = 'done' "
     "and tool in ('invoke_agent', 'codebase_investigator')"
 )
 """What calls of agents came to."""
 
 
-def asked(home: Path, run: str, key: str) -> list[Row]:
+def select_request(home: Path, run: str, key: str) -> list[Row]:
     """Id and request of what was asked under this key; empty: nothing."""
     return select_rows(home, "select id, request from approvals where run = $1 and key = $2", run, key)
 
 
-def drive(home: Path, run: str) -> int | None:
+def find_drive_epoch(home: Path, run: str) -> int | None:
     """The number of the drive that holds the run's lease; None: nobody does."""
     found = select_rows(home, "select epoch from lease where run = $1 and held = 1", run)
     return found[0]["epoch"] if found else None
 
 
-def agents(home: Path, run: str) -> list[str]:
+def list_agent_paths(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = $1 and parent = '' and file is null"
     roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select_rows(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
 
 
-def place_of(name: str) -> tuple[int, int]:
+def parse_request_id(name: str) -> tuple[int, int]:
     """Batch and call from an id like `k3m9x2pa-2.1`, for sorting in call order instead of the order of asking.
 
     Requests from hooks, like `k3m9x2pa-h1`, come first; those that nodes ask themselves are like `k3m9x2pa-q1`.

@@ -55,14 +55,14 @@ class Sums:
             self.failures[kind] = self.failures.get(kind, 0) + number
 
 
-def statistics(home: Path, by: By, since: float = 0.0) -> dict[str, Sums]:
+def compute_statistics(home: Path, by: By, since: float = 0.0) -> dict[str, Sums]:
     """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time.
 
     By model, requests and failures aren't counted: they are the runs'.
     """
     found: dict[str, Sums] = {}
-    for key, sums in _parts(home, by, since):
-        found.setdefault(_shown(by, key), Sums()).add(sums)
+    for key, sums in _partial_sums(home, by, since):
+        found.setdefault(_format_key(by, key), Sums()).add(sums)
     return dict(sorted(found.items()))
 
 
@@ -72,8 +72,8 @@ not exists (select 1 from runs f join runs p on p.run = f.parent where f.run = {
 """A row that isn't a fork's copy of one that its parent still has: it was made before the fork."""
 
 
-def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
-    key = "m.model" if by == "model" else _key(by, "m.at")
+def _partial_sums(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
+    key = "m.model" if by == "model" else _group_key_sql(by, "m.at")
     runs = "count(distinct m.run)" if by == "model" else "0"
     join = "" if by in ("day", "model") else "join runs r on r.run = m.run"
     sql = (
@@ -85,21 +85,22 @@ def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         yield name, Sums(runs, *sums)
     if by == "model":
         return
-    sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= $1 group by 1"
+    sql = f"select {_group_key_sql(by, 'r.created')}, count(*) from runs r where r.created >= $1 group by 1"
     for name, runs in select_rows(home, sql, since):
         yield name, Sums(runs=runs)
-    yield from _requests(home, by, since)
+    yield from _request_sums(home, by, since)
     which = "r.status = 'failed' and r.updated >= $1"
-    sql = f"select {_key(by, 'r.updated')}, r.outcome, r.error from runs r where {which}"
+    sql = f"select {_group_key_sql(by, 'r.updated')}, r.outcome, r.error from runs r where {which}"
     for name, outcome, error in select_rows(home, sql, since):
         kind = outcome if outcome not in ("", "failed") else json.loads(error or "{}").get("type", "failed")
         yield name, Sums(failures={kind: 1})
 
 
-def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
+def _request_sums(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     refused = " or ".join(f"""a.answer like '%"choice":"{choice}"%'""" for choice in ("reject", "cancel"))
     sql = (
-        f"select {_key(by, 'a.asked_at')}, count(*), sum(case when {refused} then 1 else 0 end), count(a.answer), "
+        f"select {_group_key_sql(by, 'a.asked_at')}, count(*), "
+        f"sum(case when {refused} then 1 else 0 end), count(a.answer), "
         "coalesce(sum(case when a.answered_at > a.asked_at then a.answered_at - a.asked_at end), 0.0) "
         "from approvals a join runs r on r.run = a.run "
         """where a.asked_at >= $1 and a.request like '%"kind":"approval"%' """
@@ -109,16 +110,16 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         yield name, Sums(asked=asked, given=answered - said_no, refused=said_no, waited_s=waited)
 
 
-def _key(by: By, at: str) -> str:
+def _group_key_sql(by: By, at: str) -> str:
     if by == "day":
         return f"cast(round({at} / {_UNIT_S}.0 - 0.5) as integer)"
     return {"workflow": "r.workflow", "repository": "r.workspace", "model": "''"}[by]
 
 
-def _shown(by: By, key: Any) -> str:
+def _format_key(by: By, key: Any) -> str:
     if by == "day":
         return _day(key)
-    return _repository(key) if by == "repository" else str(key)
+    return _find_repository(key) if by == "repository" else str(key)
 
 
 @lru_cache(maxsize=10_000)
@@ -127,7 +128,7 @@ def _day(unit: int) -> str:
 
 
 @lru_cache
-def _repository(workspace: str) -> str:
+def _find_repository(workspace: str) -> str:
     """The repository around a folder, else the folder itself."""
     folder = Path(workspace)
     return str(next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder))

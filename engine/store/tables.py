@@ -128,7 +128,7 @@ TABLES = (
         "answered_at <= $2",
         "made",
         holds={
-            "id": "interlock.engine.store.queries:place_of",
+            "id": "interlock.engine.store.queries:parse_request_id",
             "request": f"{_STATE}.calls:ApprovalRequest",
             "answer": f"{_STATE}.calls:Answer",
             "rule": f"{_STATE}.calls:SessionRule",

@@ -18,7 +18,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 
 from interlock.engine.masking import load_folder_redactor
-from interlock.engine.read import RunRow, step_rows
+from interlock.engine.read import RunRow, list_step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import decode_checkpoint
@@ -29,7 +29,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import payload_as_text
+from interlock.graphs.foreign_requests import payload_text_for_people
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     DueTask,
@@ -89,7 +89,7 @@ async def apply_record(
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app: Any = chosen.declared().compile(saver)
+        app: Any = chosen.declared_graph().compile(saver)
         if instead and instead.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
             raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
@@ -149,7 +149,7 @@ class _Record:
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)
-        steps = step_rows(home, row.run)
+        steps = list_step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
         self._tasks: dict[str, dict[str, str]] = {}
@@ -183,7 +183,7 @@ class _Record:
         try:
             made = checkpoint_with_writes(app, before, await self._writes(app, before, recorded, due))
         except GraphInterrupt as asked:
-            shown = payload_as_text(asked.args[0][0].value)
+            shown = payload_text_for_people(asked.args[0][0].value)
             why = f"The function asks what nobody was asked: {shown}"
             return Superstep(step, names, values, today, None, why, "node")
         except THEIR_ERRORS as error:

@@ -24,7 +24,7 @@ from interlock.engine.driver.decision_loop import Asker, ask_until_settled
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
+from interlock.engine.read import RunRow, Step, find_run, list_root_step_rows, root_node_path, steps_from_rows
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
@@ -242,7 +242,9 @@ async def _applied(
     made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _point(one.step, one.replayed, chosen.repeatable(one.now)) for one in made if one.now is not None
+        _point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        for one in made
+        if one.now is not None
     ]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
@@ -301,12 +303,12 @@ def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]
 
 
 def _root_steps(home: Path, run: str) -> list[Step]:
-    return steps_of(home, run, root_step_rows(home, run))
+    return steps_from_rows(home, run, list_root_step_rows(home, run))
 
 
 def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
     within = (step for step in taken if until is None or step.step <= until)
-    return path([step for step in within if not is_hidden_node(step.node)])
+    return root_node_path([step for step in within if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
@@ -314,14 +316,14 @@ def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in list_root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.repeatable(one.values))
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
     return [found[number] for number in sorted(found)]
 
 
 def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
     """The nodes of the root graph that led to each step. Parallel tasks are sorted: people answer them in any order."""
     tasks: dict[int, dict[str, list[str]]] = {}
-    for row in root_step_rows(home, run):
+    for row in list_root_step_rows(home, run):
         if row["route"] != RAISED and not is_hidden_node(row["node"]):
             task, _, _ = row["task"].partition(".")
             tasks.setdefault(row["root_step"] + 1, {}).setdefault(task, []).append(row["node"])
@@ -446,7 +448,7 @@ async def _driven(
 def _asked(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    return json.dumps([shown, *chosen.request_place(request)], sort_keys=True)
+    return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
 
 
 def _folder(row: RunRow, store: Store) -> Path:

@@ -25,7 +25,7 @@ from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -94,13 +94,13 @@ def record_of(services: DriveServices, hooked: str) -> Record:
 def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    services.mcp().replay(recorded_servers(journal.conn))
+    services.mcp().switch_to_replay(recorded_servers(journal.conn))
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (
         None,
-        prompts_digest("context"),
+        hash_prompts("context"),
     )
     transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
@@ -162,11 +162,11 @@ class RecordedContext:
     def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
-    def facts(self) -> SystemFacts:
-        facts = self._inner.facts()
+    def system_facts(self) -> SystemFacts:
+        facts = self._inner.system_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
@@ -219,11 +219,11 @@ class RecordedToolset:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         error = self._error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
         error = self._error(call)
         refused = error.get("type") in (
             None,
@@ -235,13 +235,13 @@ class RecordedToolset:
         problem = None if refused else str(error.get("message"))
         return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
+    async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
+    async def run_call(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
+    def current_digest(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
 
     def _error(self, call: CallView) -> dict[str, Any]:
@@ -306,7 +306,7 @@ class RecordedChecks:
     def is_test(self, path: str) -> bool:
         return CheckTable(self.command).is_test(path)
 
-    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run_call(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
             raise RunError("The record has no further check: the replay would run one.")
         return self.ends.pop(0)
@@ -315,7 +315,7 @@ class RecordedChecks:
         return TestChanges()
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
-        return await self.run(key)
+        return await self.run_call(key)
 
 
 class NoSnapshots:
@@ -338,7 +338,7 @@ class Seen:
         self._row = row
         self._alike = read_run_options(home, row.run).get("context_prompts") in (
             None,
-            prompts_digest("context"),
+            hash_prompts("context"),
         )
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}

@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.engine.checkouts import files_on_this_host
 from interlock.engine.masking import load_folder_redactor, mask_secrets
-from interlock.engine.read import RunRow, models, path, steps, waiting_requests
-from interlock.engine.read.calls import agents, answered, calls, reasons
+from interlock.engine.read import RunRow, list_steps, list_waiting_requests, root_node_path, usage_by_model
+from interlock.engine.read.calls import list_agents, list_answered_requests, list_calls, list_reasons
 from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
 from interlock.engine.store.chain import read_messages_up_to
 from interlock.engine.store.checkpoints import read_newest_state
@@ -23,24 +23,24 @@ FORMAT = "interlock-run-1"
 
 def record_of(home: Path, run: RunRow) -> dict[str, Any]:
     """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
-    taken = [step for step in steps(home, run.run) if not is_hidden_node(step.node)]
+    taken = [step for step in list_steps(home, run.run) if not is_hidden_node(step.node)]
     whole, by_call = _diffs(home, run)
-    made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
-    used = costs(run, models(home, run.run))
+    made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in list_calls(home, run.run)]
+    used = costs(run, usage_by_model(home, run.run))
     known = [model["usd"] for model in used.values() if model["usd"] is not None]
     return {
         "format": FORMAT,
         **run._asdict(),
-        "path": path(taken),
+        "path": root_node_path(taken),
         "steps": [step._asdict() for step in taken],
-        "reasons": [reason._asdict() for reason in reasons(home, run.run)],
+        "reasons": [reason._asdict() for reason in list_reasons(home, run.run)],
         "calls": made,
-        "agents": [agent._asdict() for agent in agents(home, run.run)],
+        "agents": [agent._asdict() for agent in list_agents(home, run.run)],
         "models": used,
         "usd": sum(known) if len(known) == len(used) and used else None,
         "undone": [one._asdict() for one in undone(home, run.run)],
-        "answered": list(answered(home, run.run)),
-        "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
+        "answered": list(list_answered_requests(home, run.run)),
+        "pending_approvals": [request.fields for request in list_waiting_requests(home, run.run)],
         "messages": _messages(home, run.run),
         "state": _state(home, run),
         "diff": whole,

@@ -11,10 +11,11 @@ from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from interlock.services.config.formats import parse_json
+from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
+from interlock.state.entry_points import has_part, missing_room_line
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
 from interlock.state.settings import ModelSettings, Settings
@@ -65,7 +66,7 @@ def read_json_object(file: Path) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = parse_json(text)
+        value = parse_json_with_comments(text)
     except json.JSONDecodeError as error:
         place = f"{file}:{error.lineno}:{error.colno}"
         raise ConfigError(f"{place}: not JSON: {error.msg}. Correct it there.") from None
@@ -241,7 +242,7 @@ class LoadedSettings:
     """One per source with hook settings, lowest precedence first."""
 
 
-def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
+def project_settings_paths(workspace: Path, home: Path, name: str) -> list[Path]:
     """Return `name` in each settings folder of the workspace that isn't also the user's, as in the home directory."""
     own = {real_path(home / folder / name) for folder in FOLDERS}
     paths = [workspace / folder / name for folder in FOLDERS]
@@ -256,7 +257,7 @@ def load_settings(
     Raises `ConfigError`, naming file and place, for unreadable files, invalid JSON and wrong types.
     """
     user = [home / folder / "settings.json" for folder in FOLDERS]
-    project = project_paths(workspace, home, "settings.json")
+    project = project_settings_paths(workspace, home, "settings.json")
     wanted = [*user, *project] if trusted else user
     read = [(file, layer) for file in wanted if (layer := read_settings_file(file, env)) is not None]
     layers = [layer for file, layer in read if file not in project]
@@ -268,9 +269,13 @@ def load_settings(
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
     settings = Settings.model_validate(reduce(_merge_data, (layer.data for layer in layers), defaults))
     names = [str(layer.data.get("model", {}).get("name") or "auto") for layer in reversed(layers)]
-    model, said = resolve_vendor(settings.model, names, env)
+    model, said = with_vendor_aliases(settings.model, names, env)
+    changed: dict[str, Any] = {"model": model}
+    if settings.mcp_servers and not has_part("mcp"):
+        changed["mcp_servers"] = {}
+        warnings.append(missing_room_line("mcpServers need", "services/mcp"))
     return LoadedSettings(
-        settings=settings.model_copy(update={"model": model}),
+        settings=settings.model_copy(update=changed),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if path_exists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
@@ -413,7 +418,7 @@ _ANY = ("auto", *ALIASES)
 """Names that say how large the model is, and not whose."""
 
 
-def resolve_vendor(
+def with_vendor_aliases(
     model: ModelSettings, names: Sequence[str], env: Mapping[str, str]
 ) -> tuple[ModelSettings, str]:
     """Return the settings with `pro` and `flash` of the default vendor, and what to say about it (empty: nothing).
@@ -421,7 +426,7 @@ def resolve_vendor(
     `names`: the model names that were set, the strongest first. An alias that is set keeps its meaning.
     """
     named = next((vendor for name in names if (vendor := _vendor_of_model(model, name))), "")
-    vendor = named or _vendor_by_key(env)
+    vendor = named or _first_vendor_with_key(env)
     tiers = TIERS.get(vendor)
     kept = {alias for alias, target in model.aliases.items() if target != ALIASES.get(alias)}
     if not tiers or kept >= {*tiers}:
@@ -445,13 +450,13 @@ def _vendor_of_model(model: ModelSettings, name: str) -> str:
     return "" if name in _ANY else guess_provider(name)
 
 
-def _vendor_by_key(env: Mapping[str, str]) -> str:
+def _first_vendor_with_key(env: Mapping[str, str]) -> str:
     for vendor, keys in _KEYS.items():
-        if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
+        if any(env.get(key) for key in keys) and not _is_key_of_compatible_server(vendor, env):
             return vendor
     return "gemini"
 
 
-def _is_compatible_server_key(vendor: str, env: Mapping[str, str]) -> bool:
+def _is_key_of_compatible_server(vendor: str, env: Mapping[str, str]) -> bool:
     """Return whether OpenAI's key is one for a server of other models, such as llama.cpp."""
     return vendor == "openai" and env.get("OPENAI_BASE_URL", "").startswith("http://")

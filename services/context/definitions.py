@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import (
-    first_omission,
+    first_memory_problem,
     load_memory,
     load_rule_folder,
     load_rules,
@@ -139,18 +139,18 @@ Loaded = tuple[dict[str, T], list[str]]
 
 
 def _load_definitions(
-    files: Callable[[Path], Iterable[Path]],
-    read: Callable[[Path, Path], tuple[str, T]],
+    list_files: Callable[[Path], Iterable[Path]],
+    read_definition: Callable[[Path, Path], tuple[str, T]],
     root: Path,
     home: Path,
     trusted: bool,
 ) -> tuple[dict[str, T], dict[tuple[Path, Path], str]]:
-    """Load the user's files, then a trusted project's, which win. `read` takes a file and its home or project, by
-    which problems are named, too."""
+    """Load the user's files, then a trusted project's, which win. `read_definition` takes a file and its home or
+    project, by which problems are named, too."""
     found: dict[str, T] = {}
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
-        for path in files(base):
+        for path in list_files(base):
             record_read(path)
             try:
                 info = path.stat()
@@ -158,7 +158,7 @@ def _load_definitions(
                     raise ValueError("it isn't a regular file")
                 if info.st_size > _LARGEST:
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
-                name, definition = read(path, base)
+                name, definition = read_definition(path, base)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
                 problems[path, base] = f"{path} was ignored: {_describe_error(error)}"
             else:
@@ -173,7 +173,7 @@ def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())}."
 
 
-def _list_matching(pattern: str, base: Path) -> list[Path]:
+def _list_in_settings_folders(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
     return [path for folder in FOLDERS for path in list_matching(base / folder, pattern)]
 
@@ -181,7 +181,7 @@ def _list_matching(pattern: str, base: Path) -> list[Path]:
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
     found, broken = _load_definitions(
-        partial(_list_matching, "agents/*.md"), _read_agent, root, home, trusted
+        partial(_list_in_settings_folders, "agents/*.md"), _read_agent, root, home, trusted
     )
     problems = [*broken.values()]
     for name, agent in found.items():
@@ -213,9 +213,9 @@ def _read_agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
     return definition.name, definition
 
 
-def _read_definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
+def _read_definition(path: Path, parse: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
-    front, body = split_front_matter(path.read_text(encoding="utf-8"), parsed)
+    front, body = split_front_matter(path.read_text(encoding="utf-8"), parse)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):
@@ -242,7 +242,7 @@ class Skill(NamedTuple):
 
 def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
     found, broken = _load_definitions(
-        partial(_list_matching, f"skills/*/{NAME}"), _read_skill, root, home, trusted
+        partial(_list_in_settings_folders, f"skills/*/{NAME}"), _read_skill, root, home, trusted
     )
     return found, [*broken.values()]
 
@@ -292,7 +292,7 @@ def _describe_other_skill_files(folder: Path) -> str:
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
 
 
-command_files = partial(_list_matching, "commands/**/*.toml")
+command_files = partial(_list_in_settings_folders, "commands/**/*.toml")
 
 
 def load_commands(root: Path, home: Path, trusted: bool) -> Commands:
@@ -389,7 +389,7 @@ def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found
     files = load_memory(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = first_omission(file.text)
+        problem = first_memory_problem(file.text)
         yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():

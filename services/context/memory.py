@@ -139,7 +139,7 @@ def _markdown_parser() -> "MarkdownIt":
 _PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut here: .*?)\]$", re.MULTILINE)
 
 
-def first_omission(text: str) -> str:
+def first_memory_problem(text: str) -> str:
     """Return the first omission noted in a memory file's text, or an empty string."""
     found = _PROBLEM.search(text)
     return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
@@ -167,7 +167,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     seen: set[Path] = set()
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
-    for path, top, level in _candidate_files(roots, home, names):
+    for path, top, level in _memory_candidates(roots, home, names):
         real = real_path(path)
         if real in seen or not is_file(real):
             continue
@@ -182,7 +182,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     return found
 
 
-def find_memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
+def find_memory_down_to(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
         real = resolve_links(to_intended_path(path, workspace.root))
@@ -207,7 +207,7 @@ def find_git_root(directory: Path) -> Path | None:
     return next((d for d in (directory, *directory.parents) if path_exists(d / ".git")), None)
 
 
-def _candidate_files(
+def _memory_candidates(
     roots: Sequence[Path], home: Path, names: Sequence[str]
 ) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
@@ -241,12 +241,12 @@ _NO_RULES = (
 """Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 
 
-def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> list[RuleFile]:
+def load_rules(root: Path, home: Path, mode: str, *, use_agent_files: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
         *(load_rule_folder(f"-{mode}", root, home) if mode else ()),
-        *_until_non_empty(root, (IGNORE_FILE,)),
-        *_until_non_empty(root, AGENT_FILES if agents else ()),
+        *_read_rules_until_non_empty(root, (IGNORE_FILE,)),
+        *_read_rules_until_non_empty(root, AGENT_FILES if use_agent_files else ()),
         *load_rule_folder("", root, home),
     ]
     left = TOTAL_LIMIT
@@ -266,17 +266,17 @@ def load_rule_folder(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     for base in dict.fromkeys((home, root)):
         files = islice(_list_files_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
-        found += [_read_rule(path, base, mine=base != root) for path in ordered]
+        found += [_read_rule(path, base, in_home=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
-    return [*found, *_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
+    return [*found, *_read_rules_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
 
 
-def _until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
+def _read_rules_until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
-            file = _read_rule(root / name, root, mine=False)
+            file = _read_rule(root / name, root, in_home=False)
             yield file
             if file.text:
                 return
@@ -307,15 +307,15 @@ def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
         return False
 
 
-def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
+def _read_rule(path: Path, base: Path, *, in_home: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
-    shown = f"~/{name}" if mine else name
+    shown = f"~/{name}" if in_home else name
     shown = shown if shown.isprintable() else ascii(shown)
     if path.name.casefold().endswith(_NO_RULES):
         return RuleFile(shown, "", "editors and systems leave such files behind")
     allowed = [Path(os.path.realpath(base))]
-    if mine:
+    if in_home:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
         real, top = resolve_in_roots(path, allowed)

@@ -58,54 +58,54 @@ def find_references(prompt: str) -> Iterator[str]:
 
 def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
     """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
-    room = _AttachmentBudget()
+    budget = _AttachmentBudget()
     found: list[Reference] = []
     for path in dict.fromkeys(find_references(prompt)):
         stop.check()
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
             break
-        if reference := attach_path(path, workspace, room, stop):
+        if reference := to_reference(path, workspace, budget, stop):
             found.append(reference)
     return found
 
 
-def build_attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
+def build_attachments(paths: Sequence[Path], texts: Sequence[tuple[str, str]] = ()) -> list[Part]:
     """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
     unusable file."""
-    room = _AttachmentBudget()
+    budget = _AttachmentBudget()
     parts: list[Part] = []
     for path in paths:
         try:
             data = path.read_bytes()
         except OSError as error:
             raise InputError(f"--attach {str(path)!r} can't be read: {error.strerror}.", "attach") from None
-        found = _to_media_reference(path.name, data, room) or _to_text_reference(path.name, data, room)
+        found = _to_media_reference(path.name, data, budget) or _to_text_reference(path.name, data, budget)
         if not found.parts:
             raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
         parts += found.parts
-    for name, text in notes:
-        parts += _to_text_reference(name, text.encode(errors="replace"), room).parts
+    for name, text in texts:
+        parts += _to_text_reference(name, text.encode(errors="replace"), budget).parts
     return parts
 
 
-def _to_text_reference(name: str, data: bytes, room: _AttachmentBudget) -> Reference:
+def _to_text_reference(name: str, data: bytes, budget: _AttachmentBudget) -> Reference:
     file = decode_text_file(data)
     if file is None:
         return Reference(name, "refused", binary_file_notice(name, len(data)))
-    part = cut_page(file.text, most_chars=max(room.chars, 1))
-    room.chars -= len(part.text)
+    part = cut_page(file.text, most_chars=max(budget.chars, 1))
+    budget.chars -= len(part.text)
     return _text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 
 
 def resolve_path(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
-    found = attach_path(path, workspace, _AttachmentBudget(), stop)
+    found = to_reference(path, workspace, _AttachmentBudget(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
 
-def attach_path(
-    path: str, workspace: Workspace, room: "_AttachmentBudget", stop: StopFlag
+def to_reference(
+    path: str, workspace: Workspace, budget: "_AttachmentBudget", stop: StopFlag
 ) -> Reference | None:
     try:
         real = workspace.readable(path)
@@ -115,64 +115,64 @@ def attach_path(
     if kind == "missing" and not has_glob_characters(path):
         if not _FILE_LIKE.search(path):
             return None
-        elsewhere = _find_by_ending(path, workspace, stop)
+        elsewhere = _find_files_by_path_end(path, workspace, stop)
         if len(elsewhere) == 1:
-            return attach_path(elsewhere[0], workspace, room, stop)
+            return to_reference(elsewhere[0], workspace, budget, stop)
         return Reference(path, "missing", _missing_file_message(path, elsewhere, workspace, real))
     shown = workspace.relative(real) if kind != "missing" else path
-    if shown in room.seen:
+    if shown in budget.seen:
         return None
-    room.seen.add(shown)
+    budget.seen.add(shown)
     if kind == "file":
         try:
             data = read_file_bytes(workspace, real)
         except ToolError as problem:
             return Reference(path, "refused", str(problem))
-        if media := _to_media_reference(shown, data, room):
+        if media := _to_media_reference(shown, data, budget):
             return media
-    return _read_reference(stop, path, real, workspace, room)
+    return _read_reference(stop, path, real, workspace, budget)
 
 
-def _find_by_ending(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
+def _find_files_by_path_end(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
     files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
     return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
 
 
-def _missing_file_message(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
-    if not elsewhere:
+def _missing_file_message(path: str, candidates: Sequence[str], workspace: Workspace, real: Path) -> str:
+    if not candidates:
         return str(to_tool_error(workspace, real, FileNotFoundError()))
-    more = f" and {len(elsewhere) - MOST_CANDIDATES} more" if len(elsewhere) > MOST_CANDIDATES else ""
-    names = ", ".join(map(repr, elsewhere[:MOST_CANDIDATES]))
+    more = f" and {len(candidates) - MOST_CANDIDATES} more" if len(candidates) > MOST_CANDIDATES else ""
+    names = ", ".join(map(repr, candidates[:MOST_CANDIDATES]))
     return f"{path!r} could be {names}{more}: write more of the path."
 
 
-def _to_media_reference(shown: str, data: bytes, room: _AttachmentBudget) -> Reference | None:
+def _to_media_reference(shown: str, data: bytes, budget: _AttachmentBudget) -> Reference | None:
     """Return an image or PDF as a reference, or None for other files."""
     part = to_media_part(shown, data)
     if isinstance(part, str):
         return Reference(shown, "refused", part)
     if not isinstance(part, DataPart):
         return None
-    if len(data) > room.media:
+    if len(data) > budget.media:
         return Reference(shown, "left out", f"the prompt's pictures hold {MOST_MEDIA} bytes already")
-    room.media -= len(data)
+    budget.media -= len(data)
     status = "image" if part.type == "image" else "pdf"
     text = TextPart(text=media_placeholder(shown, part, len(data)) + "\n")
     return Reference(shown, status, f"{len(data)} bytes", (text, part))
 
 
 def _read_reference(
-    stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _AttachmentBudget
+    stop: StopFlag, path: str, real: Path, workspace: Workspace, budget: _AttachmentBudget
 ) -> Reference:
-    if room.chars < MOST_COLUMNS:  # not even a line would fit
+    if budget.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
     try:
-        result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, room.chars)
+        result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, budget.chars)
     except ToolError as problem:
         return Reference(path, "refused" if problem.kind == "path_refused" else "missing", str(problem))
-    room.chars -= len(result.content)
+    budget.chars -= len(result.content)
     kind = "directory" if path_kind(workspace, real) == "directory" else "file"
     reference = _text_reference(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)

@@ -19,8 +19,8 @@ from typing import Any, cast
 from interlock.services.context.definitions import load_commands
 from interlock.services.context.memory import (
     find_git_root,
-    find_memory_below,
-    first_omission,
+    find_memory_down_to,
+    first_memory_problem,
     is_directory,
     load_memory,
     load_rules,
@@ -93,12 +93,14 @@ def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
     return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
 
 
-def _list_entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
+def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             # Sorted, so that the choice is stable: directory order is arbitrary.
             return nsmallest(
-                most, islice(found, _READ), key=lambda e: (not is_directory(e, follow_symlinks=False), e.name)
+                limit,
+                islice(found, _READ),
+                key=lambda e: (not is_directory(e, follow_symlinks=False), e.name),
             )
     except OSError:
         return []
@@ -168,7 +170,7 @@ async def summarize_repository(directory: Path, env: Mapping[str, str], seconds:
     return f"{changes}\nLast commits:\n{last}"
 
 
-def _failure_line(output: _GitOutput) -> str:
+def _git_failure_line(output: _GitOutput) -> str:
     return f"(no status: {output.text.strip() or 'git failed'})"
 
 
@@ -179,7 +181,7 @@ async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: fl
     if filters is None:
         return None
     if filters.code not in (0, 1):
-        return _failure_line(filters)
+        return _git_failure_line(filters)
     if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
         return "(changes not shown: finding them would run filters that this repository configures)"
     status = await _run_git(
@@ -188,7 +190,7 @@ async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: fl
     if status is None:
         return None
     if status.code != 0:
-        return _failure_line(status)
+        return _git_failure_line(status)
     branch, *files = status.text.splitlines()
     more = [f"… {len(files) - _LINES} more"] if len(files) > _LINES else []
     return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
@@ -301,60 +303,63 @@ class WorkspaceContext:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
-    def replacement(self, mode: str = "") -> Replacement | None:
+    def system_prompt_replacement(self, mode: str = "") -> Replacement | None:
         if self.flags.system_prompt is not None:
             return Replacement(self.flags.system_prompt, "--system-prompt")
         if mode and self.trusted and (found := read_mode_prompt(mode, self.info.workspace, self.env)):
             return found
         return read_system_prompt(self.env, self.info.workspace, self.home)
 
-    def facts(self) -> SystemFacts:
+    def system_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
-    async def repository(self) -> str:
+    async def summarize_repository(self) -> str:
         if find_git_root(self.info.workspace) is None:
             return ""
         env = tool_environment(self.env, rules=self.settings.security.environment)
         return await summarize_repository(self.info.workspace, env)
 
-    async def tree(self) -> str:
+    async def list_trees(self) -> str:
         return await asyncio.to_thread(self._list_trees)
 
-    async def rules(self, mode: str) -> Sequence[RuleFile]:
+    async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
-        return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
+        return await asyncio.to_thread(
+            load_rules, self.info.workspace, self.home, mode, use_agent_files=agents
+        )
 
-    def commands(self) -> Commands:
+    def load_commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
-    async def file(self, path: str) -> Reference:
+    async def resolve_reference(self, path: str) -> Reference:
         return await run_in_thread(resolve_path, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
         return self._ide_file is not None
 
-    def ide(self, record: str) -> IdeState:
+    def ide_state(self, record: str) -> IdeState:
         if self._ide_file is not None:
             return read_ide_state(self._ide_file)
         return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
 
-    async def references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
         return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
-    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
-        files = dict.fromkeys(f for path in paths for f in find_memory_below(path, self.workspace, names))
+        files = dict.fromkeys(f for path in paths for f in find_memory_down_to(path, self.workspace, names))
         new = [f for f in files if self._display_path(f) not in seen]
         return [
             MemoryText(self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
         ]
 
-    async def memory(self) -> Sequence[MemoryText]:
+    async def load_memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
         return [
-            MemoryText(self._display_path(f.path), f.level, f.text, first_omission(f.text)) for f in files
+            MemoryText(self._display_path(f.path), f.level, f.text, first_memory_problem(f.text))
+            for f in files
         ]
 
     def _list_trees(self) -> str:
@@ -383,7 +388,7 @@ def read_ide_state(file: Path) -> IdeState:
     try:
         text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
-        raise _malformed_error(repr(str(file)), error) from None
+        raise _malformed_ide_error(repr(str(file)), error) from None
     return parse_ide_state(text, repr(str(file)))
 
 
@@ -394,7 +399,7 @@ def parse_ide_state(text: str, where: str) -> IdeState:
         found = data.get("workspaceState", data)["openFiles"]
         files = [_parse_ide_file(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _malformed_error(where, error) from None
+        raise _malformed_ide_error(where, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
@@ -402,7 +407,7 @@ def parse_ide_state(text: str, where: str) -> IdeState:
     )
 
 
-def _malformed_error(where: str, error: Exception) -> ConfigError:
+def _malformed_ide_error(where: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
         f"The IDE's context {where} can't be used ({why}); expected "

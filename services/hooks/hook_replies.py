@@ -87,7 +87,7 @@ class _Answer(BaseModel, defer_build=True):
     specific: _Specific | None = Field(None, alias="hookSpecificOutput")
 
 
-def strictest_decision(*decisions: HookDecision) -> HookDecision:
+def strictest_hook_decision(*decisions: HookDecision) -> HookDecision:
     """Return the strictest decision: block over ask, ask over allow."""
     return max(decisions, key=_ORDER.index)
 
@@ -101,7 +101,7 @@ def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float =
         reply = reply.model_copy(
             update={"decision": "block", "reason": replace_surrogates(text)[:REASON_CHARS]}
         )
-    elif problem := _failure_reason(ended, stderr, timeout_s) or unread or unfit:
+    elif problem := _hook_failure_reason(ended, stderr, timeout_s) or unread or unfit:
         reply = _restrict_failed_reply(answer or {}, problem, required)
     elif answer is None:
         reply = Reply(message=replace_surrogates(ended.output.strip())[:REASON_CHARS])
@@ -144,17 +144,19 @@ def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
     reply = Reply(
-        decision=strictest_decision(_to_decision(answer.decision), _to_decision(specific.permissionDecision)),
+        decision=strictest_hook_decision(
+            _to_decision(answer.decision), _to_decision(specific.permissionDecision)
+        ),
         reason=reason,
         stop=None if answer.goes_on else answer.stop_reason or reason or NO_REASON,
         message=answer.message or "",
         context=specific.additionalContext or "",
-        output=_to_output(specific),
+        output=_to_gemini_output(specific),
     )
     return reply, ""
 
 
-def _to_output(specific: _Specific) -> dict[str, JsonValue]:
+def _to_gemini_output(specific: _Specific) -> dict[str, JsonValue]:
     """Convert to gemini-cli's field names."""
     output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
     if specific.updatedInput is not None and specific.tool_input is None:
@@ -166,7 +168,7 @@ def _to_decision(word: object) -> HookDecision:
     return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
 
 
-def _failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
+def _hook_failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
     """Return why the hook failed, or an empty string."""
     detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
     tail = f": {replace_surrogates(detail)}" if detail else ""
@@ -189,7 +191,7 @@ def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bo
     """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
     specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
-    decision = strictest_decision(_to_decision(answer.get("decision")), _to_decision(permission))
+    decision = strictest_hook_decision(_to_decision(answer.get("decision")), _to_decision(permission))
     reason = answer.get("reason")
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
@@ -217,7 +219,7 @@ class SourcedReply(NamedTuple):
 def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutcome:
     """Merge replies in settings order: texts are joined, later outputs win, the strictest decision applies."""
     decisions: list[HookDecision] = [one.reply.decision for one in replies]
-    decision = strictest_decision("none", *decisions)
+    decision = strictest_hook_decision("none", *decisions)
     stops = [one.reply.stop for one in replies if one.reply.stop is not None]
     return HookOutcome(
         decision=decision,
@@ -239,16 +241,16 @@ def next_hook_input(payload: dict[str, JsonValue], event: HookEvent, reply: Repl
     """Return the next sequential hook's input, including what this hook changed or added."""
     match event:
         case "BeforeTool":
-            return _replace_value(payload, "tool_input", reply.output.get("tool_input"))
+            return _merge_into_field(payload, "tool_input", reply.output.get("tool_input"))
         case "BeforeModel":
-            return _replace_value(payload, "llm_request", reply.output.get("llm_request"))
+            return _merge_into_field(payload, "llm_request", reply.output.get("llm_request"))
         case "BeforeAgent" if reply.context:
             return {**payload, "prompt": f"{payload.get('prompt', '')}\n\n{reply.context}"}
         case _:
             return payload
 
 
-def _replace_value(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
+def _merge_into_field(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
     old = payload.get(key)
     if not isinstance(change, dict):
         return payload
@@ -264,7 +266,7 @@ def _merge_outputs(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) ->
     result: dict[str, JsonValue] = {}
     for output in outputs:
         for key, value in output.items():
-            result = _replace_value(result, key, value) if key in _JOINED else {**result, key: value}
+            result = _merge_into_field(result, key, value) if key in _JOINED else {**result, key: value}
     if event == "BeforeToolSelection":
         configs = [output["toolConfig"] for output in outputs if "toolConfig" in output]
         if configs:
@@ -325,7 +327,7 @@ class HookEnvironment:
 
 
 async def run_hook(
-    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
+    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, environment: HookEnvironment
 ) -> Reply:
     """Run a hook. Never raises: the reply reports any failure."""
     if hook.broken:
@@ -335,10 +337,14 @@ async def run_hook(
     stderr = bytearray()
     ended = await processes.run(
         ["bash", "-c", hook.command],
-        cwd=around.workspace,
+        cwd=environment.workspace,
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
-        env={**around.variables(), **isolation_variables(hook.command, around.workspace), **hook.env},
+        env={
+            **environment.variables(),
+            **python_isolation_variables(hook.command, environment.workspace),
+            **hook.env,
+        },
         stdin=stdin,
         on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
     )
@@ -346,10 +352,10 @@ async def run_hook(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
     fields = reply.model_dump(exclude={"output"})
-    output = {k: v if k in _ARGUMENTS else around.redact.redact_json(v) for k, v in reply.output.items()}
-    return Reply(**around.redact.redact_json(fields), output=output)
+    output = {k: v if k in _ARGUMENTS else environment.redact.redact_json(v) for k, v in reply.output.items()}
+    return Reply(**environment.redact.redact_json(fields), output=output)
 
 
-def isolation_variables(command: str, workspace: Path) -> dict[str, str]:
+def python_isolation_variables(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
     return {"PYTHONSAFEPATH": "1"} if can_run_isolated(command, workspace) else {}

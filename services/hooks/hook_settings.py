@@ -29,7 +29,7 @@ ALIASES: dict[str, HookEvent] = {
 """Claude Code's names, where they differ."""
 
 
-def find_event(name: str) -> HookEvent | None:
+def find_hook_event(name: str) -> HookEvent | None:
     """Return the event with this name, ours or Claude Code's."""
     return name if name in EVENTS else ALIASES.get(name)
 
@@ -71,7 +71,9 @@ def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
         return Matcher(text), why
 
 
-def event_subjects(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
+def names_of_event_subject(
+    event: HookEvent, subject: str, payload: Mapping[str, JsonValue]
+) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
     return (
@@ -184,14 +186,14 @@ class _HookReader:
 
     def read_hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
-            self._report_skipped(f"hooks is {format_value(data)}, expected an object.", data)
+            self._report_or_raise_if_required(f"hooks is {format_value(data)}, expected an object.", data)
             return
         for name, groups in cast(dict[str, Any], data).items():
-            event = find_event(name)
+            event = find_hook_event(name)
             if event is None:
-                self._report_skipped(f"hooks.{name}: {unknown_event_message(name)}", groups)
+                self._report_or_raise_if_required(f"hooks.{name}: {unknown_event_message(name)}", groups)
             elif not isinstance(groups, list):
-                yield from self._keep_if_required(
+                yield from self._yield_blocking_if_required(
                     event,
                     f"hooks.{name}",
                     groups,
@@ -205,7 +207,7 @@ class _HookReader:
         try:
             group = self._validate_settings(_Group, place, data)
         except ConfigError as error:
-            yield from self._keep_if_required(event, place, data, str(error))
+            yield from self._yield_blocking_if_required(event, place, data, str(error))
             return
         match, problem = build_matcher(event, group.matcher)
         if problem:
@@ -220,7 +222,7 @@ class _HookReader:
         try:
             command = self._validate_settings(_Command, place, data)
         except ConfigError as error:
-            yield from self._keep_if_required(event, place, data, str(error))
+            yield from self._yield_blocking_if_required(event, place, data, str(error))
             return
         if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
             self.problems.append(
@@ -259,7 +261,9 @@ class _HookReader:
     def _wrong_type_message(self, place: str, data: object, expected: str) -> str:
         return f"{self.source}: {place} is {format_value(data)}, expected {expected}."
 
-    def _keep_if_required(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
+    def _yield_blocking_if_required(
+        self, event: HookEvent, place: str, data: object, problem: str
+    ) -> Iterator[Hook]:
         """Skip a malformed definition, unless it is marked required: then it blocks."""
         required = _is_marked_required(data)
         effect = (
@@ -271,7 +275,7 @@ class _HookReader:
         if required:
             yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
 
-    def _report_skipped(self, problem: str, data: object) -> None:
+    def _report_or_raise_if_required(self, problem: str, data: object) -> None:
         if _is_marked_required(data):
             raise ConfigError(f"{self.source}: {problem} A hook in it is required, so nothing runs.")
         self.problems.append(f"{self.source}: {problem} Its hooks don't count.")

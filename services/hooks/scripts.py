@@ -38,16 +38,16 @@ _MOST_LINES = 400
 
 
 def find_scripts(
-    command: str, root: Path, without: Callable[[Path], bool] = lambda _: False
+    command: str, root: Path, exclude: Callable[[Path], bool] = lambda _: False
 ) -> Iterator[Path]:
     """Yield what a command line runs from a folder, there or not: files that it names, the folders of those that it
     runs, and modules that Python would find before its own (`json.py`). `root` is a real path.
 
-    `without`: files that don't count, and aren't looked into.
+    `exclude`: files that don't count, and aren't looked into.
     """
     line = _ScriptFinder(root)
-    line.without = without
-    yield from (path for path in line.read(command) if not without(path))
+    line.exclude = exclude
+    yield from (path for path in line.read(command) if not exclude(path))
 
 
 def can_run_isolated(command: str, root: Path) -> bool:
@@ -79,7 +79,7 @@ class _ScriptFinder:
         self.modules = False
         """Python is told to look in the folder."""
         self.seen: set[Path] = set()
-        self.without: Callable[[Path], bool] = lambda _: False
+        self.exclude: Callable[[Path], bool] = lambda _: False
 
     def read(self, command: str) -> Iterator[Path]:
         for words in split_simple_commands(_PROJECT.sub(f"{self.root}/", command)):
@@ -94,7 +94,7 @@ class _ScriptFinder:
         for name, value in ((one[1], one[2]) for one in given if one[1] in _SEARCHED):
             self.modules |= name == "PYTHONPATH"
             for folder in filter(None, value.split(os.pathsep)):
-                yield from self._import_folder(self.base / folder)
+                yield from self._files_importable_from(self.base / folder)
         if not rest:
             return
         python = any(_PYTHON.fullmatch(Path(word).name) for word in rest)
@@ -106,10 +106,10 @@ class _ScriptFinder:
                 yield from self._files_of_module(word)
             elif _CODE.fullmatch(before) and self.depth < _DEEPEST:
                 yield from self._files_of_code(word, python)
-        for path in self._run_files(rest):
-            yield from self._files_of_run(path, python)
+        for path in self._files_run_by(rest):
+            yield from self._files_needed_to_run(path, python)
 
-    def _run_files(self, words: Sequence[str]) -> Iterator[Path]:
+    def _files_run_by(self, words: Sequence[str]) -> Iterator[Path]:
         """Yield what is run of the files among the words of a command: an interpreter, and its script."""
         before, packaged = "", False
         for word in words:
@@ -135,17 +135,19 @@ class _ScriptFinder:
                 return path
         return None
 
-    def _files_of_run(self, path: Path, python: bool) -> Iterator[Path]:
+    def _files_needed_to_run(self, path: Path, python: bool) -> Iterator[Path]:
         """Yield what running a file takes from the folder."""
-        if path in self.seen or self.without(path):
+        if path in self.seen or self.exclude(path):
             return
         self.seen.add(path)
         if _PYTHON.fullmatch(path.name):  # of a virtual environment
-            yield from self._import_folder(path.parent.parent if path.parent.name == "bin" else path.parent)
+            yield from self._files_importable_from(
+                path.parent.parent if path.parent.name == "bin" else path.parent
+            )
             return
         if python or path.suffix == ".py":
             self.python.append(path)
-        yield from self._import_folder(path.parent)
+        yield from self._files_importable_from(path.parent)
         with suppress(OSError):
             text = read_file(path).decode(errors="replace")
             if path.suffix == ".py":
@@ -164,11 +166,11 @@ class _ScriptFinder:
             yield from inner.read(text)
             return
         self.code = True
-        yield from self._import_folder(self.base)
+        yield from self._files_importable_from(self.base)
         yield from self._imported_files(text, self.base)
 
     def _files_of_module(self, name: str) -> Iterator[Path]:
-        yield from self._import_folder(self.base)
+        yield from self._files_importable_from(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
         record_read(top)
@@ -177,9 +179,9 @@ class _ScriptFinder:
         for file in (whole.with_suffix(".py"), whole / "__main__.py", top.with_suffix(".py")):
             yield file
             if is_file(file):
-                yield from self._files_of_run(file, python=True)
+                yield from self._files_needed_to_run(file, python=True)
 
-    def _import_folder(self, folder: Path) -> Iterator[Path]:
+    def _files_importable_from(self, folder: Path) -> Iterator[Path]:
         """Yield a folder that modules are imported from; of the root, where everybody works, only modules that would
         take the place of Python's own, and what Python has compiled."""
         folder = Path(os.path.normpath(folder))

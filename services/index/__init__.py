@@ -23,7 +23,7 @@ from interlock.services.index.sources import (
     PreparedFile,
     Source,
     iterate_sources,
-    outermost_left_out,
+    outermost_excluded_folder,
     prepare_file,
     read_source,
 )
@@ -67,10 +67,10 @@ class WorkspaceIndex:
         """Aborts the work in its thread once the caller is gone."""
 
     @property
-    def embeds(self) -> bool:
+    def has_embeddings(self) -> bool:
         return self._embedder is not None and not self._failed
 
-    def checked(self, asked: Asked) -> Asked:
+    def check_query(self, asked: Asked) -> Asked:
         if asked.language is not None and asked.language not in load_languages():
             near = get_close_matches(asked.language, load_languages(), 3, 0.5) or sorted(load_languages())
             raise ToolError(
@@ -83,22 +83,22 @@ class WorkspaceIndex:
             raise ToolError("file_not_found", f"No file or folder {asked.path!r} in the workspace.")
         return asked.model_copy(update={"path": path.relative_to(root).as_posix()})
 
-    def naming(self, path: str) -> "WorkspaceIndex":
+    def include_folder_of(self, path: str) -> "WorkspaceIndex":
         self._named = path
         return self
 
-    async def scan(self) -> bool:
-        return await self._run_exclusively(self._scan)
+    async def try_scan_files(self) -> bool:
+        return await self._run_exclusively(self._try_scan_files)
 
-    async def compare(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._compare)
+    async def compare_files(self) -> tuple[int, int]:
+        return await self._run_exclusively(self._compare_files)
 
-    async def chunk(self) -> int:
-        return await self._run_exclusively(self._chunk)
+    async def cut_next_files(self) -> int:
+        return await self._run_exclusively(self._cut_next_files)
 
-    async def embed(self) -> None:
+    async def embed_next_files(self) -> None:
         if not self._batch:  # the previous process cut them
-            await self.chunk()
+            await self.cut_next_files()
         if self._embedder is None or self._failed:
             return
         texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
@@ -112,55 +112,55 @@ class WorkspaceIndex:
             raise
         self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
 
-    async def store(self) -> tuple[int, int]:
+    async def store_next_files(self) -> tuple[int, int]:
         if not self._batch:
             with suppress(ToolError):  # the query says why only words are compared
-                await (self.embed() if self.embeds else self.chunk())
-        return await self._run_exclusively(self._store)
+                await (self.embed_next_files() if self.has_embeddings else self.cut_next_files())
+        return await self._run_exclusively(self._store_next_files)
 
-    async def release(self) -> None:
-        await self._run_exclusively(self._release)  # cancelled work may still be running in its thread
+    async def release_lock(self) -> None:
+        await self._run_exclusively(self._release_lock)  # cancelled work may still be running in its thread
 
-    async def query(self, asked: Asked) -> Candidates:
+    async def find_candidates(self, asked: Asked) -> Candidates:
         error, vector = self._failed or None, None
         if self._embedder is not None and not self._failed:
             try:
-                (vector,) = await self._embedder.vectors([asked.query], question=True)
+                (vector,) = await self._embedder.vectors([asked.query], is_query=True)
             except ToolError as failed:
                 error = str(failed)
-        found = await self._run_exclusively(self._query, asked, vector)
+        found = await self._run_exclusively(self._find_candidates, asked, vector)
         return found.model_copy(update={"error": error})
 
-    def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+    def rank_candidates(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
         return rank_candidates(found, asked)
 
-    async def read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
-        return await self._run_exclusively(self._read, ranked)
+    async def read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+        return await self._run_exclusively(self._read_hits, ranked)
 
-    async def info(self) -> IndexInfo:
-        return await self._run_exclusively(self._info)
+    async def read_info(self) -> IndexInfo:
+        return await self._run_exclusively(self._read_info)
 
     async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
-            while not await self.naming(path).scan():
+            while not await self.include_folder_of(path).try_scan_files():
                 if time.monotonic() >= until:
-                    return (await self.info()).model_copy(update={"state": "indexing"})
-                report(*await self.built())
+                    return (await self.read_info()).model_copy(update={"state": "indexing"})
+                report(*await self.count_indexed_files())
                 await asyncio.sleep(WAIT_S)
             try:
-                left, removed = await self.compare()
+                left, removed = await self.compare_files()
                 added = 0
                 while left and time.monotonic() < until:
-                    added += await self.chunk()
-                    if self.embeds:
+                    added += await self.cut_next_files()
+                    if self.has_embeddings:
                         with suppress(ToolError):  # the query says why only words are compared
-                            await self.embed()
-                    left, total = await self.store()
+                            await self.embed_next_files()
+                    left, total = await self.store_next_files()
                     report(total - left, total)
-                return (await self.info()).model_copy(update={"added": added, "removed": removed})
+                return (await self.read_info()).model_copy(update={"added": added, "removed": removed})
             finally:
-                await self.release()
+                await self.release_lock()
 
     def close(self) -> None:
         with self._one:
@@ -175,7 +175,7 @@ class WorkspaceIndex:
 
         return await run_in_thread(locked)
 
-    def _scan(self) -> bool:
+    def _try_scan_files(self) -> bool:
         if not self._file.try_lock():
             return False
         found = iterate_sources(self._workspace, self._named, self._check)
@@ -183,12 +183,12 @@ class WorkspaceIndex:
         self._pending, self._batch, self._failed = None, [], ""
         return True
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         self._found, self._pending, self._batch = None, None, []
         self._file.unlock()
 
-    def _compare(self) -> tuple[int, int]:
-        if self._found is None and not self._scan():
+    def _compare_files(self) -> tuple[int, int]:
+        if self._found is None and not self._try_scan_files():
             self._pending = deque()  # another process is building it
             return 0, 0
         conn = self._file.open_for_writing()
@@ -197,7 +197,7 @@ class WorkspaceIndex:
         kept = {
             inside
             for (inside,) in conn.execute("select distinct inside from files")
-            if self._keeps_folder(inside)
+            if self._should_keep_folder(inside)
         }
         rows = conn.execute("select path, inside, embedded, signature, sha256 from files")
         known = {row[0]: row[1:] for row in rows if row[1] not in kept}
@@ -228,20 +228,21 @@ class WorkspaceIndex:
         self._lacking = {source.path for source in lacking}
         return len(self._pending), len(known)
 
-    def _keeps_folder(self, inside: str) -> bool:
-        if inside in ("", outermost_left_out(self._workspace, self._named)):
+    def _should_keep_folder(self, inside: str) -> bool:
+        if inside in ("", outermost_excluded_folder(self._workspace, self._named)):
             return False
         return (
-            outermost_left_out(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
+            outermost_excluded_folder(self._workspace, inside) == inside
+            and (self._workspace.root / inside).exists()
         )
 
     def _file_digest(self, source: Source) -> str:
         data = read_source(self._workspace, source.path)
         return "" if data is None else sha256(data)
 
-    def _chunk(self) -> int:
+    def _cut_next_files(self) -> int:
         if self._pending is None:
-            self._compare()
+            self._compare_files()
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
@@ -252,13 +253,13 @@ class WorkspaceIndex:
                 break
         return sum(file.source.path not in self._lacking for file in self._batch)
 
-    def _store(self) -> tuple[int, int]:
+    def _store_next_files(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
             return 0, self._total
         conn = self._file.open_for_writing()
         if self._has_other_vector_size(conn):
             self._file.recreate()
-            return self._compare()[0], self._total
+            return self._compare_files()[0], self._total
         with write_transaction(conn):
             for file in self._batch:
                 _delete_file(conn, file.source.path)
@@ -276,7 +277,7 @@ class WorkspaceIndex:
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)
 
-    def _query(self, asked: Asked, vector: bytes | None) -> Candidates:
+    def _find_candidates(self, asked: Asked, vector: bytes | None) -> Candidates:
         conn = self._file.open_for_reading()
         if conn is None:
             return Candidates()
@@ -286,7 +287,7 @@ class WorkspaceIndex:
             return Candidates(words=words)
         return Candidates(words=words, meanings=tuple(self._meanings.nearest(conn, vector, asked, most)))
 
-    def _read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+    def _read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         conn = self._file.open_for_reading()
         if conn is None:
             return []
@@ -299,17 +300,17 @@ class WorkspaceIndex:
             if row is not None
         ]
 
-    async def built(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._count_indexed_files)
+    async def count_indexed_files(self) -> tuple[int, int]:
+        return await self._run_exclusively(self._count_files)
 
-    def _count_indexed_files(self) -> tuple[int, int]:
+    def _count_files(self) -> tuple[int, int]:
         if (conn := self._file.open_for_reading()) is None:
             return 0, 0
         (total,) = conn.execute("select value from meta where key = 'total'").fetchone()
         (files,) = conn.execute("select count(*) from files").fetchone()
         return files, max(files, int(total))
 
-    def _info(self) -> IndexInfo:
+    def _read_info(self) -> IndexInfo:
         conn = self._file.open_for_reading()
         if conn is None:
             return IndexInfo(state="none")

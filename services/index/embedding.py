@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.services.models.names import find_gemini_key
 from interlock.services.models.network import make_tls_context
-from interlock.services.packages import version_problem
+from interlock.services.packages import outdated_package_problem
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -47,21 +47,21 @@ class Embedder:
         served = self._env.get("OPENAI_BASE_URL", "") if self.name.startswith("openai:") else ""
         return f"{self.name} {served}".strip()
 
-    async def vectors(self, texts: Sequence[str], *, question: bool = False) -> list[bytes]:
+    async def vectors(self, texts: Sequence[str], *, is_query: bool = False) -> list[bytes]:
         """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
             self._ask = await asyncio.to_thread(self._connect_model)
         slots = asyncio.Semaphore(_AT_ONCE)
         parts = [list(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
-        found = await asyncio.gather(*(self._embed_batch(part, question, slots) for part in parts))
+        found = await asyncio.gather(*(self._embed_batch(part, is_query, slots) for part in parts))
         return await asyncio.to_thread(_normalize_vectors, list(chain.from_iterable(found)))
 
-    async def _embed_batch(self, texts: list[str], question: bool, slots: asyncio.Semaphore) -> Vectors:
+    async def _embed_batch(self, texts: list[str], is_query: bool, semaphore: asyncio.Semaphore) -> Vectors:
         assert self._ask is not None
-        async with slots:
+        async with semaphore:
             for attempt in range(_TRIES):
                 try:
-                    found = await self._ask(texts, question)
+                    found = await self._ask(texts, is_query)
                 except _TryAgain as busy:
                     if attempt == _TRIES - 1:
                         raise self._to_tool_error(str(busy)) from None
@@ -121,7 +121,7 @@ class Embedder:
         key = find_gemini_key(self._env)
         if key is None:
             raise self._to_tool_error(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
-        if why := version_problem("google-genai"):
+        if why := outdated_package_problem("google-genai"):
             raise self._to_tool_error(why)
         from langchain_google_genai import GoogleGenerativeAIEmbeddings
         from langchain_google_genai._common import GoogleGenerativeAIError

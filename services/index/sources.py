@@ -61,7 +61,9 @@ def cut_into_chunks(source: bytes, language: str) -> list[Chunk]:
         found = find_definitions(source, language)
         whole = _Piece(0, len(lines.lines), "")
         pieces = (
-            lines.cut_scope(whole, _nest_definitions(found)) if found else list(lines.cut_by_lines(whole))
+            lines.cut_at_definitions(whole, _nest_definitions(found))
+            if found
+            else list(lines.cut_by_lines(whole))
         )
     return [chunk for piece in lines.merge_short_pieces(pieces) for chunk in lines.to_chunks(piece)]
 
@@ -101,7 +103,7 @@ class _Lines:
     def size(self, start: int, end: int) -> int:
         return self._until[end] - self._until[start]
 
-    def cut_scope(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
+    def cut_at_definitions(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
         """Cut a scope into its definitions, whole where short enough, and the text between them."""
         pieces: list[_Piece] = []
         at = scope.start
@@ -113,7 +115,7 @@ class _Lines:
             if self.size(start, definition.end) <= TOLERATED:
                 pieces.append(piece)
             else:
-                pieces += self.cut_scope(piece, deeper) if deeper else self.cut_by_lines(piece)
+                pieces += self.cut_at_definitions(piece, deeper) if deeper else self.cut_by_lines(piece)
             at = definition.end
         return [*pieces, *self.cut_by_lines(scope._replace(start=at))]
 
@@ -221,26 +223,26 @@ class PreparedFile(NamedTuple):
     vectors: list[bytes]
 
 
-def iterate_sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
+def iterate_sources(workspace: Workspace, named_path: str, stop: Callable[[], None]) -> Iterator[Source]:
     """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
-    (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
-    around = outermost_left_out(workspace, named)
+    (`is_made`), then those in the folder of that kind that `named_path`, a path, leads to."""
+    around = outermost_excluded_folder(workspace, named_path)
     for inside in ("", around) if around else ("",):
         for path in map(
-            Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_is_left_out)
+            Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_is_excluded)
         ):
             language = detect_language(path)
             if language is not None and (found := _file_signature(path)) is not None:
                 yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
 
 
-def outermost_left_out(workspace: Workspace, named: str) -> str:
+def outermost_excluded_folder(workspace: Workspace, path: str) -> str:
     """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
     none."""
     at = workspace.root
-    for name in Path(named).parts:
+    for name in Path(path).parts:
         beside, at = _list_names(at), at / name
-        if _is_left_out(name, beside, _list_names(at)) or workspace.ignored(at):
+        if _is_excluded(name, beside, _list_names(at)) or workspace.ignored(at):
             return at.relative_to(workspace.root).as_posix()
     return ""
 
@@ -252,8 +254,8 @@ def _list_names(directory: Path) -> set[str]:
         return set()
 
 
-def _is_left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    return name.startswith(".") or is_generated_folder(name, beside, inside)
+def _is_excluded(name: str, siblings: Collection[str], children: Collection[str]) -> bool:
+    return name.startswith(".") or is_generated_folder(name, siblings, children)
 
 
 def _file_signature(path: Path) -> str | None:

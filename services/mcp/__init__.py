@@ -5,7 +5,7 @@ from interlock.services.mcp.endpoint import open_streams
 from interlock.services.mcp.exchanges import load_sdk
 from interlock.services.mcp.servers import JoinedToolset, Keep, Servers
 from interlock.services.mcp.sign_in import WAIT_S, Show, TokenFile, sign_in_with_browser
-from interlock.services.mcp.spec import ServerSpec, add_server, reduce_schema, remove_server, server_specs
+from interlock.services.mcp.spec import ServerSpec, add_server, remove_server, server_specs
 
 __all__ = [
     "WAIT_S",
@@ -20,7 +20,6 @@ __all__ = [
     "add_server",
     "load_sdk",
     "open_streams",
-    "reduce_schema",
     "remove_server",
     "server_specs",
     "sign_in_with_browser",

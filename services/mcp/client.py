@@ -78,7 +78,7 @@ class ServerSession:
 
     spec: ServerSpec
     client: "Client"
-    under_way: list[CallInput]
+    in_flight: list[CallInput]
     """Calls in flight."""
     instructions: str = field(init=False)
     version: str = field(init=False)
@@ -126,7 +126,7 @@ class ServerSession:
         cursor: str | None = None
         for _ in range(_PAGES):
             with watch_exchange() as one:
-                one.screen = partial(self._drop_misfitting_entries, what, refused)
+                one.screen = partial(self._drop_invalid_entries, what, refused)
                 try:
                     page = await fetch(cursor=cursor)
                 except MCPError as error:
@@ -142,7 +142,7 @@ class ServerSession:
                 break
         return found
 
-    def _drop_misfitting_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+    def _drop_invalid_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
         key = "resourceTemplates" if what == "resources/templates" else what
         entries: Any = result.get(key)
@@ -150,7 +150,7 @@ class ServerSession:
             return
         result[key] = kept = list[Any]()
         for entry in cast("list[Any]", entries):
-            if wrong := self._protocol_misfit(f"{what}/list", {**result, key: [entry]}):
+            if wrong := self._protocol_violation(f"{what}/list", {**result, key: [entry]}):
                 name = str(
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
@@ -159,7 +159,7 @@ class ServerSession:
             else:
                 kept.append(entry)
 
-    def _protocol_misfit(self, method: str, result: dict[str, Any]) -> str:
+    def _protocol_violation(self, method: str, result: dict[str, Any]) -> str:
         """Return what of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
         from mcp_types.methods import validate_server_result
 
@@ -172,52 +172,52 @@ class ServerSession:
             pass
         return ""
 
-    async def call(
+    async def call_tool(
         self,
         tool: str,
         args: Mapping[str, Any],
-        tell: Progress,
+        report_progress: Progress,
         timeout_s: float,
-        filled: Sequence[FilledForm] = (),
+        filled_forms: Sequence[FilledForm] = (),
     ) -> Content:
-        """Call a tool. Also raises `InputWantedError` if the call failed for lack of input missing from `filled`."""
+        """Call a tool. Also raises `InputWantedError` if the call failed for lack of input that `filled_forms` lack."""
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            tell(visible(f"{of} {message or ''}".strip()))
+            report_progress(visible(f"{of} {message or ''}".strip()))
 
-        asked = CallInput(filled)
-        self.under_way.append(asked)
+        asked = CallInput(filled_forms)
+        self.in_flight.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = to_content(await _await_answer(request, timeout_s, self._mend_call_result))
+            content = to_content(await _await_answer(request, timeout_s, self._accept_odd_call_result))
         except AnsweredError as error:
             if wanted := asked.wanted or requested_page_form(error.error):
                 raise InputWantedError(wanted) from error
             raise
         finally:
-            self.under_way.remove(asked)
+            self.in_flight.remove(asked)
         if asked.wanted and content.is_error:  # a call that succeeded without the input is done
             raise InputWantedError(asked.wanted)
         return content
 
-    def _mend_call_result(self, result: dict[str, Any]) -> None:
+    def _accept_odd_call_result(self, result: dict[str, Any]) -> None:
         """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
         method = "tools/call"
-        if self._protocol_misfit(method, result) and isinstance(
+        if self._protocol_violation(method, result) and isinstance(
             parts := result.setdefault("content", []), list
         ):
             result["content"] = [
                 {"type": "text", "text": json.dumps(part, ensure_ascii=False)}
-                if self._protocol_misfit(method, {"content": [part]})
+                if self._protocol_violation(method, {"content": [part]})
                 else part
                 for part in cast("list[Any]", parts)
             ]
 
-    async def read(self, uri: str) -> Content:
+    async def read_resource(self, uri: str) -> Content:
         return to_resource_content(await _await_answer(self.client.read_resource(uri), self.spec.timeout_s))
 
-    async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
+    async def get_prompt(self, name: str, args: Mapping[str, str]) -> Content:
         return to_prompt_content(
             await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
         )
@@ -225,9 +225,9 @@ class ServerSession:
 
 @asynccontextmanager
 async def open_session(
-    spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
+    spec: ServerSpec, transport: Callable[[], Any], workspace: Path, on_change: Callable[[], None]
 ) -> AsyncGenerator[ServerSession]:
-    """Connect. `transport` creates a fresh one; `changed` is called when the server's offerings change."""
+    """Connect. `transport` creates a fresh one; `on_change` is called when the server's offerings change."""
     from mcp.client.client import Client
     from mcp.types import Implementation
 
@@ -236,28 +236,28 @@ async def open_session(
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-    under_way: list[CallInput] = []
+    in_flight: list[CallInput] = []
     about = Implementation(name="interlock", version=version("interlock-agent"))
     wanted = partial(
         Client,
         cache=None,
         read_timeout_seconds=spec.timeout_s,
         client_info=about,
-        **_make_callbacks(workspace, under_way, changed),
+        **_make_callbacks(workspace, in_flight, on_change),
     )
     client = await _connect_client(wanted, transport)
-    listening = asyncio.create_task(_subscribe_to_changes(client, changed))
+    listening = asyncio.create_task(_subscribe_to_changes(client, on_change))
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
         client.session.validate_tool_result = _skip_validation
-        yield ServerSession(spec, client, under_way)
+        yield ServerSession(spec, client, in_flight)
     finally:
         listening.cancel()  # not awaited: if the transport broke, this task is cancelled too
         await client.__aexit__(None, None, None)
 
 
 def _make_callbacks(
-    workspace: Path, under_way: Sequence[CallInput], changed: Callable[[], None]
+    workspace: Path, in_flight: Sequence[CallInput], on_change: Callable[[], None]
 ) -> dict[str, Any]:
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
     from mcp.types import ListRootsResult, Root
@@ -267,20 +267,20 @@ def _make_callbacks(
         return ListRootsResult(roots=[root])
 
     async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001 - the SDK's signature
-        return answer_input_request(under_way, params)
+        return answer_input_request(in_flight, params)
 
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") in _LIST_CHANGED:
-            changed()
+            on_change()
 
     return {"list_roots_callback": list_roots, "elicitation_callback": asks, "message_handler": heard}
 
 
-async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
+async def _connect_client(make_client: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
-    client = wanted(watch_transport(transport()), mode="legacy")
+    client = make_client(watch_transport(transport()), mode="legacy")
     with watch_exchange() as one:
         try:
             return await client.__aenter__()
@@ -290,7 +290,7 @@ async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[
                 if one.status in _REFUSALS and one.status not in _SIGN_IN:
                     raise NotStreamableError(str(one.problem)) from error
                 raise one.problem or error from error
-    return await wanted(watch_transport(transport()), mode="auto").__aenter__()
+    return await make_client(watch_transport(transport()), mode="auto").__aenter__()
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -300,7 +300,7 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _subscribe_to_changes(client: "Client", changed: Callable[[], None]) -> None:
+async def _subscribe_to_changes(client: "Client", on_change: Callable[[], None]) -> None:
     """Subscribe to changes: required by the current protocol; with older ones servers notify unasked."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
     from mcp.shared.exceptions import MCPError
@@ -311,10 +311,10 @@ async def _subscribe_to_changes(client: "Client", changed: Callable[[], None]) -
             with suppress(SubscriptionLost):
                 async with client.listen(**lists) as changes:
                     async for _ in changes:
-                        changed()
+                        on_change()
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)
-            changed()  # for changes missed in the meantime
+            on_change()  # for changes missed in the meantime
 
 
 async def _skip_validation(name: str, result: Any) -> None:
@@ -322,7 +322,7 @@ async def _skip_validation(name: str, result: Any) -> None:
 
 
 async def _await_answer(
-    request: Awaitable[Any], within_s: float, screen: Callable[[Any], None] | None = None
+    request: Awaitable[Any], timeout_s: float, check_result: Callable[[Any], None] | None = None
 ) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
@@ -330,12 +330,12 @@ async def _await_answer(
     from mcp.shared.exceptions import MCPError
 
     with watch_exchange() as one:
-        one.screen = screen
+        one.screen = check_result
         try:
             return await request
         except MCPError as error:
             await one.wait_until_taken()
-            raise one.interpret_error(error, within_s) from error
+            raise one.interpret_error(error, timeout_s) from error
         except InputRequiredRoundsExceededError as error:
             raise AnsweredError("it asked for more and more input") from error
         except ValidationError as error:

@@ -21,7 +21,7 @@ from interlock.services.mcp.client import (
     first_cause,
     open_session,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_within
+from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_at_most
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -85,12 +85,12 @@ class Connection:
         self._instructions = self._version = ""
 
     @property
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why there is no longer a session."""
         return visible(self._lost)[:_REASON]
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self.spec.problem and not self.spec.disabled
 
     @property
@@ -103,7 +103,7 @@ class Connection:
             return "failed"
         return "not started" if self._task is None else "connecting"
 
-    def view(self) -> ServerView:
+    def to_view(self) -> ServerView:
         known, status = self.listing, self.status
         return ServerView(
             name=visible(self.spec.name),
@@ -119,19 +119,19 @@ class Connection:
             prompts=known.prompts,
         )
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Start the server if that was never tried, and wait for it, but only once for a slow one."""
-        if not self.usable:
+        if not self.is_usable:
             return
         if self._task is None:
             self._start()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
-        await wait_within(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
+        await wait_at_most(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
-        if not self.usable:
+        if not self.is_usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start()
@@ -190,7 +190,7 @@ class Connection:
                 retries = 0
             if self._closing or not known or retries == _RETRIES:
                 break
-            await wait_within(_FIRST_DELAY_S * 2**retries, self._asked.wait())
+            await wait_at_most(_FIRST_DELAY_S * 2**retries, self._asked.wait())
             retries += 1
         self._settled.set()
         self._tried.set()
@@ -200,7 +200,7 @@ class Connection:
         connected = await self._run_session_over(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
             connected = await self._run_session_over(replace(self.spec, transport="sse", or_sse=False))
-        self.problem = self.lost
+        self.problem = self.loss_reason
         return connected
 
     async def _run_session_over(self, spec: ServerSpec) -> bool:
@@ -253,8 +253,8 @@ class Connection:
             self._on_lost(str(why) or CONNECTION_ENDED)
 
 
-def _describe_cause(error: BaseException, timeout_s: float, connect_s: float) -> str:
-    """Describe the first cause in one line. `timeout_s`: the server's own limit; `connect_s`: that of its start."""
+def _describe_cause(error: BaseException, server_timeout_s: float, connect_s: float) -> str:
+    """Describe the first cause in one line. `server_timeout_s`: the server's limit; `connect_s`: that of its start."""
     error = first_cause(error)
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
@@ -262,10 +262,10 @@ def _describe_cause(error: BaseException, timeout_s: float, connect_s: float) ->
     from mcp.shared.exceptions import MCPError
     from mcp.types import REQUEST_TIMEOUT
 
-    if isinstance(error, TimeoutError) and connect_s != timeout_s:
+    if isinstance(error, TimeoutError) and connect_s != server_timeout_s:
         return f"it did not answer within {connect_s:g} s"
     if isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT):
-        return f"it did not answer within {timeout_s * 1000:g} ms, its `timeout`"
+        return f"it did not answer within {server_timeout_s * 1000:g} ms, its `timeout`"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -285,9 +285,9 @@ class _Recorded:
 _RECORDED = TypeAdapter(_Recorded)
 
 
-def to_recorded_state(one: Connection) -> dict[str, Any]:
+def to_recorded_connection(one: Connection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
-    view = one.view()
+    view = one.to_view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
     return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
@@ -296,7 +296,7 @@ class RecordedConnection(Connection):
     """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`record`: JSON of what `to_recorded_state` returned; empty if the run never asked."""
+        """`record`: JSON of what `to_recorded_connection` returned; empty if the run never asked."""
         super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem
@@ -306,7 +306,7 @@ class RecordedConnection(Connection):
     def status(self) -> ServerStatus:
         return "disabled" if self.spec.disabled else self._was.status
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Nothing to wait for."""
 
     async def require_session(self) -> ServerSession:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from interlock.services.packages import version_problem
+from interlock.services.packages import outdated_package_problem
 from interlock.state.errors import SetupError
 from interlock.state.text import visible
 
@@ -21,12 +21,12 @@ _SETTLE_S = 5.0
 
 def load_sdk() -> None:
     """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
-    if why := version_problem("mcp"):
+    if why := outdated_package_problem("mcp"):
         raise SetupError(why)
     import_module("mcp.client.client")
 
 
-async def wait_within(seconds: float, awaited: Awaitable[object]) -> None:
+async def wait_at_most(seconds: float, awaited: Awaitable[object]) -> None:
     """Wait for something, but for no more than so many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -82,10 +82,10 @@ class Exchange:
     async def wait_until_taken(self) -> None:
         """Wait until it is known whether the server took the request: its stream may end before that."""
         if self.on_its_way is not None and not self.answered:
-            await wait_within(_SETTLE_S, self.on_its_way.wait())
+            await wait_at_most(_SETTLE_S, self.on_its_way.wait())
 
-    def interpret_error(self, error: Any, within_s: float) -> LostError | AnsweredError:
-        """Tell what the SDK's error stands for. `within_s`: the time that the request had."""
+    def interpret_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
+        """Tell what the SDK's error stands for. `timeout_s`: the time that the request had."""
         from mcp.types import REQUEST_TIMEOUT
 
         if self.answered:
@@ -95,7 +95,7 @@ class Exchange:
             return LostError(str(found))
         if found is not None:
             return found
-        return LostError(f"it did not answer within {within_s:g} s" if error.code == REQUEST_TIMEOUT else "")
+        return LostError(f"it did not answer within {timeout_s:g} s" if error.code == REQUEST_TIMEOUT else "")
 
 
 _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -165,12 +165,12 @@ class _Read(_Stream):
         return self
 
     async def __anext__(self) -> Any:
-        return self._note_message(await self._inner.__anext__())
+        return self._record_answer_in_exchange(await self._inner.__anext__())
 
     async def receive(self) -> Any:
-        return self._note_message(await self._inner.receive())
+        return self._record_answer_in_exchange(await self._inner.receive())
 
-    def _note_message(self, item: Any) -> Any:
+    def _record_answer_in_exchange(self, item: Any) -> Any:
         from mcp.types import PARSE_ERROR, JSONRPCError, JSONRPCResponse
 
         message = getattr(item, "message", None)

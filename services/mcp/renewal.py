@@ -4,15 +4,12 @@ known to be over."""
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from mcp.client.auth import OAuthClientProvider
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response
-
-    from interlock.services.mcp.sign_in import TokenFile
-
 _REFUSED = 401
 _OVER = 1.0
 """An expiry time in the past."""
@@ -51,7 +48,7 @@ class RenewingProvider(OAuthClientProvider):
 
     async def _lock_and_adopt_tokens(self, turn: ExitStack) -> bool:
         """As `_adopt_stored_tokens`, once no other process renews: what a token is renewed with may work only once."""
-        file = cast("TokenFile", self.context.storage)
+        file: Any = self.context.storage  # a `TokenFile`
         for _ in range(_TURNS if "refresh_token" in file.kept.get("tokens", {}) else 0):
             try:
                 turn.enter_context(file.lock_renewal())
@@ -62,8 +59,8 @@ class RenewingProvider(OAuthClientProvider):
 
     async def _adopt_stored_tokens(self) -> bool:
         """Return whether the file has other tokens than those in use; from then on these are."""
-        file, known = cast("TokenFile", self.context.storage), self.context.current_tokens
-        before = file.kept
+        file: Any = self.context.storage
+        known, before = self.context.current_tokens, file.kept
         if not file.read():
             file.kept = before
         found = await file.get_tokens()

@@ -16,7 +16,7 @@ from interlock.services.mcp.connection import (
     Connection,
     RecordedConnection,
     UnavailableError,
-    to_recorded_state,
+    to_recorded_connection,
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
@@ -36,7 +36,7 @@ Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""
 
 
-def record_nothing(_asked: str, _answer: JsonValue) -> None:
+def skip_recording(_asked: str, _answer: JsonValue) -> None:
     """Record nothing, as no replay will need it."""
 
 
@@ -54,7 +54,7 @@ class Servers:
         emit: Emit,
         home: Path,
         learn: Learn = lambda _: None,
-        keep: Keep = record_nothing,
+        keep: Keep = skip_recording,
     ) -> None:
         """`env`: base environment of stdio servers; `most`: processes and bytes that each may use.
 
@@ -67,16 +67,16 @@ class Servers:
         self._connections = {n: Connection(s, self._open_transport, workspace) for n, s in specs.items()}
         self._warned: set[str] = set()
 
-    def names(self) -> list[str]:
-        return [name for name, one in self._connections.items() if one.usable]
+    def server_names(self) -> list[str]:
+        return [name for name, one in self._connections.items() if one.is_usable]
 
-    async def ready(self, server: str | None = None) -> None:
+    async def wait_until_ready(self, server: str | None = None) -> None:
         if not self._connections:
             return
         wanted = [c for name, c in self._connections.items() if server in (None, name)]
-        await asyncio.gather(*(one.ready() for one in wanted))
+        await asyncio.gather(*(one.wait_until_ready() for one in wanted))
         for one in wanted:
-            view = self._server_view(one)
+            view = self._to_server_view(one)
             lines = [f"MCP server {view.name!r}: {line}; skipped." for line in view.warnings]
             if view.status == "connecting":
                 lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
@@ -88,11 +88,11 @@ class Servers:
                 if line not in self._warned:
                     self._warned.add(line)
                     self._emit(ErrorEvent(severity="warning", message=line))
-            self._record_answer(json.dumps([one.spec.name]), to_recorded_state(one))
+            self._record_answer(json.dumps([one.spec.name]), to_recorded_connection(one))
 
-    def replay(self, recorded: Mapping[str, str]) -> None:
+    def switch_to_replay(self, recorded: Mapping[str, str]) -> None:
         """Switch to replay: nothing is started or called. `recorded` holds what `keep` received, as JSON."""
-        self._recorded, self._keep = recorded, record_nothing
+        self._recorded, self._keep = recorded, skip_recording
         self._connections = {
             name: RecordedConnection(one.spec, recorded.get(json.dumps([name]), ""), self._workspace)
             for name, one in self._connections.items()
@@ -103,35 +103,37 @@ class Servers:
             self._noted[asked] = reply
             self._keep(asked, reply)
 
-    def views(self) -> list[ServerView]:
-        return [self._server_view(one) for one in self._connections.values()]
+    def server_views(self) -> list[ServerView]:
+        return [self._to_server_view(one) for one in self._connections.values()]
 
-    def tools(self) -> dict[str, ServerTool]:
+    def tools_by_name(self) -> dict[str, ServerTool]:
         """Return the tools of connected servers by the name that models use."""
-        return {tool.name: tool for one in self._connections.values() for tool in self._named_tools(one)[0]}
+        return {
+            tool.name: tool for one in self._connections.values() for tool in self._offerable_tools(one)[0]
+        }
 
-    def owner(self, name: str) -> str | None:
+    def server_of_tool(self, name: str) -> str | None:
         """Return the server that a tool name belongs to: the longest matching name."""
-        fitting = [server for server in self.names() if name.startswith(f"mcp_{server}_")]
+        fitting = [server for server in self.server_names() if name.startswith(f"mcp_{server}_")]
         return max(fitting, key=len, default=None)
 
-    def annotations(self, name: str) -> Mapping[str, JsonValue]:
+    def trusted_annotations(self, name: str) -> Mapping[str, JsonValue]:
         """Return the trusted annotations of a server's tool."""
-        tool = self.tools().get(name) if self._connections else None
+        tool = self.tools_by_name().get(name) if self._connections else None
         return tool.annotations if tool else {}
 
     def is_connected(self, server: str) -> bool:
         return self._connections[server].status == "connected"
 
-    async def call(self, server: str, run: ToolRun, progress: Progress) -> ToolResult:
+    async def call_tool(self, server: str, run: ToolRun, report_progress: Progress) -> ToolResult:
         """Call a tool. If it is unknown whether the call took effect, the error is `unknown_outcome`."""
         name, args, one = run.call.name, run.call.args, self._connections[server]
         called: list[ServerTool] = []
 
-        async def call_tool(session: ServerSession) -> ToolResult:
-            tool = self.tools().get(name)
+        async def call_live_tool(session: ServerSession) -> ToolResult:
+            tool = self.tools_by_name().get(name)
             if tool is None:
-                here = ", ".join(t.original for t in self._named_tools(one)[0]) or "none"
+                here = ", ".join(t.original for t in self._offerable_tools(one)[0]) or "none"
                 text = f"MCP server {server!r} has no tool {name!r}. It has: {here}"
                 return error_result("tool_not_registered", text)
             called.append(tool)
@@ -140,18 +142,18 @@ class Servers:
                 return error_result("invalid_tool_params", f"{name}: {wrong}")
             limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
             if tool.reads_resource:
-                content = await session.read(str(args["uri"]))
+                content = await session.read_resource(str(args["uri"]))
             else:
-                content = await session.call(tool.original, args, progress, limit, run.given)
+                content = await session.call_tool(tool.original, args, report_progress, limit, run.given)
             return await self._to_tool_result(content, f"{server}: {tool.original}")
 
         try:
-            return await self._ask_session(one, call_tool)
+            return await self._ask_session(one, call_live_tool)
         except (UnavailableError, NotRunError) as error:
             return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except LostError as error:
             is_repeatable = any(tool.read_only or tool.idempotent for tool in called[-1:])
-            why = str(error) or one.lost or CONNECTION_ENDED
+            why = str(error) or one.loss_reason or CONNECTION_ENDED
             kind = "mcp_lost" if is_repeatable else "unknown_outcome"
             return error_result(kind, f"MCP server {server!r} gave no answer: {why}.")
         except AnsweredError as error:
@@ -167,7 +169,7 @@ class Servers:
         self,
         one: Connection,
         ask: Callable[[ServerSession], Awaitable[ToolResult]],
-        again: bool = False,
+        is_repeated: bool = False,
     ) -> ToolResult:
         """Return what a live session answers; what its server surely didn't take is asked once more."""
         session = await one.require_session()
@@ -175,16 +177,16 @@ class Servers:
             return await ask(session)
         except LostError as error:
             one.record_loss(error, session)
-            if isinstance(error, NotRunError) and not again:
-                return await self._ask_session(one, ask, again=True)
+            if isinstance(error, NotRunError) and not is_repeated:
+                return await self._ask_session(one, ask, is_repeated=True)
             raise
 
-    async def read(self, server: str, uri: str) -> ToolResult:
-        return await self._ask_or_replay([server, uri], lambda live: live.read(uri))
+    async def read_resource(self, server: str, uri: str) -> ToolResult:
+        return await self._ask_or_replay([server, uri], lambda live: live.read_resource(uri))
 
-    async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
+    async def get_prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
         texts = {key: value if isinstance(value, str) else str(value) for key, value in args.items()}
-        return await self._ask_or_replay([server, name, texts], lambda live: live.prompt(name, texts))
+        return await self._ask_or_replay([server, name, texts], lambda live: live.get_prompt(name, texts))
 
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self._connections.values()))
@@ -214,7 +216,7 @@ class Servers:
         try:
             return await self._ask_session(one, ask_and_convert)
         except (UnavailableError, LostError, AnsweredError) as error:
-            return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
+            return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.loss_reason}")
 
     async def _to_tool_result(self, content: Content, summary: str) -> ToolResult:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
@@ -237,14 +239,14 @@ class Servers:
     def _save_data(self, data: Data) -> Path:
         return self._outputs.save(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
-    def _named_tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
+    def _offerable_tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
         """Return the tools with unambiguous names, and why others are left out."""
         found: dict[str, ServerTool] = {}
         refused: list[str] = []
         if one.status != "connected":
             return [], []
         for tool in (*one.listing.tools, *one.listing.resource_readers(one.spec)):
-            if (owner := self.owner(tool.name)) != one.spec.name:
+            if (owner := self.server_of_tool(tool.name)) != one.spec.name:
                 refused.append(f"tool {visible(tool.original)!r} would pass for one of the server {owner!r}")
             elif tool.name in found:
                 refused.append(
@@ -254,9 +256,9 @@ class Servers:
                 found[tool.name] = tool
         return [*found.values()], refused
 
-    def _server_view(self, one: Connection) -> ServerView:
-        tools, refused = self._named_tools(one)
-        view = one.view()
+    def _to_server_view(self, one: Connection) -> ServerView:
+        tools, refused = self._offerable_tools(one)
+        view = one.to_view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
 
@@ -278,27 +280,27 @@ class JoinedToolset(BuiltinToolset):
     """Implements `Toolset`: the built-in tools and those of connected servers."""
 
     servers: Servers
-    counts: Callable[[str], bool]
+    is_included: Callable[[str], bool]
     """Whether a server's tool is included."""
     _seen: set[str] = field(default_factory=set[str])
     """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
-    def declarations(self) -> list[ToolDeclaration]:
+    def declare_tools(self) -> list[ToolDeclaration]:
         tools = self._offered_tools()
         self._seen.update(tools)
-        return super().declarations() + [
+        return super().declare_tools() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
 
     def _offered_tools(self) -> dict[str, ServerTool]:
-        return {name: tool for name, tool in self.servers.tools().items() if self.counts(name)}
+        return {name: tool for name, tool in self.servers.tools_by_name().items() if self.is_included(name)}
 
-    def info(self, name: str) -> ToolInfo | None:
-        server = self.servers.owner(name)
-        if server is None or not self.counts(name):
-            return super().info(name)
-        tool = self.servers.tools().get(name)
+    def tool_info(self, name: str) -> ToolInfo | None:
+        server = self.servers.server_of_tool(name)
+        if server is None or not self.is_included(name):
+            return super().tool_info(name)
+        tool = self.servers.tools_by_name().get(name)
         if tool is None:
             # Not connected yet, or the tool is gone: assume the worst.
             known = name in self._seen or not self.servers.is_connected(server)
@@ -311,41 +313,41 @@ class JoinedToolset(BuiltinToolset):
             effect="none" if repeatable else "other",
         )
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest_tool_names(self, name: str) -> list[str]:
         found = nearest_names(name, self._offered_tools())
-        return nearest_names(name, [*super().nearest(name), *found])
+        return nearest_names(name, [*super().nearest_tool_names(name), *found])
 
-    def invalid(self, call: CallView) -> str | None:
-        if self.servers.owner(call.name) is None:
-            return super().invalid(call)
-        tool = self.servers.tools().get(call.name)
+    def find_call_problem(self, call: CallView) -> str | None:
+        if self.servers.server_of_tool(call.name) is None:
+            return super().find_call_problem(call)
+        tool = self.servers.tools_by_name().get(call.name)
         wrong = schema_violation(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
-    def summary(self, call: CallView) -> str:
-        server = self.servers.owner(call.name)
+    def summarize_call(self, call: CallView) -> str:
+        server = self.servers.server_of_tool(call.name)
         if server is None:
-            return super().summary(call)
-        tool = self.servers.tools().get(call.name)
+            return super().summarize_call(call)
+        tool = self.servers.tools_by_name().get(call.name)
         name = tool.original if tool else call.name.removeprefix(f"mcp_{server}_")
         text = f"{server}: {visible(name)}" + (f" {visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        if self.servers.owner(call.name) is None:
-            return await super().preview(call, earlier)
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+        if self.servers.server_of_tool(call.name) is None:
+            return await super().preview_call(call, earlier)
         args = visible_json(call.args, indent=2)
-        return Preview(text=f"{self.summary(call.model_copy(update={'args': {}}))}\n{args}")
+        return Preview(text=f"{self.summarize_call(call.model_copy(update={'args': {}}))}\n{args}")
 
-    async def run(self, run: ToolRun) -> ToolResult:
-        server = self.servers.owner(run.call.name)
+    async def run_call(self, run: ToolRun) -> ToolResult:
+        server = self.servers.server_of_tool(run.call.name)
         if server is None:
-            return await super().run(run)
+            return await super().run_call(run)
 
         def progress(line: str) -> None:
             run.emit(ToolOutput(tool_id=run.call.id, text=f"{line}\n"))
 
         try:
-            return await self.servers.call(server, run, progress)
+            return await self.servers.call_tool(server, run, progress)
         except Exception as error:
             return to_failed_result(run.call.name, error)

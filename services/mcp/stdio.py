@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.services.mcp.exchanges import wait_within
+from interlock.services.mcp.exchanges import wait_at_most
 from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
 from interlock.state.errors import RunError
@@ -132,7 +132,7 @@ class StdioServer:
 
     async def _describe_end(self, child: SupervisedCommand) -> str:
         """Describe how it ended, with its last line of stderr."""
-        await wait_within(0.5, child.wait_finished())
+        await wait_at_most(0.5, child.wait_finished())
         if child.error:
             return f"it can't be started: {child.error}"
         if child.limit:
@@ -215,6 +215,6 @@ async def _end_process(child: SupervisedCommand) -> None:
             await child.wait_finished()
     except TimeoutError:
         child.stop()
-        await wait_within(GRACE_S + 1, child.wait_finished())
+        await wait_at_most(GRACE_S + 1, child.wait_finished())
     finally:
         child.close()

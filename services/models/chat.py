@@ -15,12 +15,12 @@ from interlock.services.models.failure import (
     ATTEMPTS,
     PATIENCE_S,
     Backoff,
-    is_empty_stream,
+    is_empty_stream_error,
     stream_with_timeouts,
     to_model_error,
 )
 from interlock.services.models.json_calls import (
-    extract_habitual_calls,
+    extract_fenced_calls,
     extract_json_calls,
     file_request_messages,
     with_json_call_rules,
@@ -28,9 +28,9 @@ from interlock.services.models.json_calls import (
 from interlock.services.models.names import (
     choose_helper_model,
     ends_reliably,
+    find_provider_spec,
     model_for_role,
     provider_name,
-    provider_spec,
     resolve_model,
     scripts_named_in_settings,
 )
@@ -50,10 +50,10 @@ from interlock.services.models.script import append_entry, to_script_entry
 from interlock.services.models.sent_messages import (
     AttachmentPlacer,
     is_attachment_refusal,
-    newest_attachment_digests,
+    newest_unrefused_digests,
     replace_refused_attachments,
-    spell_message_controls,
-    spell_tool_controls,
+    spell_out_message_controls,
+    spell_out_tool_controls,
 )
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
@@ -160,8 +160,10 @@ class ChatModels:
         self._sizes = MessageCache(estimate_message)
         self._tool_size = ToolsCache(_estimate_tools)
         self._redact = redact
-        self._redacted = MessageCache(lambda message: spell_message_controls(redact.redact_message(message)))
-        self._declared = ToolsCache(spell_tool_controls)
+        self._redacted = MessageCache(
+            lambda message: spell_out_message_controls(redact.redact_message(message))
+        )
+        self._declared = ToolsCache(spell_out_tool_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
         self._texts = {
@@ -220,7 +222,7 @@ class ChatModels:
                 failures += 1
                 if error.overflow:
                     self.facts.learn_from_overflow(request.model, str(error), request.size)
-                if lighter := self._drop_newest_attachment(request, error, emit):
+                if lighter := self._without_refused_attachment(request, error, emit):
                     request, failures = lighter, failures - 1
                     continue
                 if request.instead and not error.retryable:
@@ -246,13 +248,13 @@ class ChatModels:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record_reply(call, request, answer, started)
 
-    def _drop_newest_attachment(
+    def _without_refused_attachment(
         self, request: ModelRequest, error: ModelError, emit: Emit
     ) -> ModelRequest | None:
         """Return the request without the newest attachment, if the server may have refused it; the model is told."""
         if not is_attachment_refusal(error):
             return None
-        refused = newest_attachment_digests(request.messages, self.facts.refused_attachments(request.model))
+        refused = newest_unrefused_digests(request.messages, self.facts.refused_attachments(request.model))
         if not refused:
             return None
         self.facts.record_refused_attachments(request.model, refused)
@@ -263,7 +265,7 @@ class ChatModels:
     def _place_attachments(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return the messages with attachments where the model takes them."""
         messages = self._drop_refused_attachments(model, messages)
-        spec = provider_spec(provider_name(model))
+        spec = find_provider_spec(provider_name(model))
         if spec is None:  # Gemini takes all of them anywhere; a script is text
             return messages
         if (model, tools) not in self._media:
@@ -396,7 +398,7 @@ class ChatModels:
                 self._run_once_in_thread("commands", self._on_commands)
             waits = partial(stream_with_timeouts, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer_chunk, on_silence=warn_of_silence)
-            write = partial(self._stream_file, request, call, limited)
+            write = partial(self._stream_wanted_file, request, call, limited)
             async with aclosing(_extract_calls(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
@@ -411,13 +413,13 @@ class ChatModels:
                     for item in answer.add_chunk(chunk):
                         yield item
         except Exception as error:
-            if is_empty_stream(error):
+            if is_empty_stream_error(error):
                 return
             explained = to_model_error(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    async def _stream_file(
+    async def _stream_wanted_file(
         self, request: ModelRequest, call: ModelCall, limited: _TimeLimit, path: str, text: str
     ) -> _Pieces:
         """Return the answer to the request for a file that the model wants to write."""
@@ -429,11 +431,11 @@ class ChatModels:
             async for chunk in pieces:
                 yield chunk
 
-    def _run_once_in_thread(self, what: str, do: Callable[[], object]) -> None:
+    def _run_once_in_thread(self, key: str, function: Callable[[], object]) -> None:
         """Run a function once, in a thread, while a first answer comes: for each request it would take time."""
-        if what not in self._done:
-            self._done.add(what)
-            asyncio.get_running_loop().run_in_executor(None, do)
+        if key not in self._done:
+            self._done.add(key)
+            asyncio.get_running_loop().run_in_executor(None, function)
 
     def _make_stage_reporter(
         self, request: ModelRequest, call: ModelCall, emit: Emit
@@ -514,14 +516,14 @@ def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
 
 
 def _extract_calls(
-    pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
+    pieces: _Pieces, call: ModelCall, request_file: Callable[[str, str], _Pieces], files: Files | None
 ) -> _Pieces:
     """Return the chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return extract_json_calls(pieces, call.tools, write, allowed_writes(call.messages, files))
+        return extract_json_calls(pieces, call.tools, request_file, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = extract_tagged_calls(pieces, TaggedTools(call.tools, call.withheld))
-        return extract_habitual_calls(found, call.tools)
+        return extract_fenced_calls(found, call.tools)
     return pieces
 
 

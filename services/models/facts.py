@@ -19,16 +19,16 @@ from interlock.services.models.model_table import (
     Prices,
     Rates,
     TableEntry,
-    look_up_model,
+    look_up_table_entry,
     read_abilities,
     request_cost,
     table_edition,
 )
 from interlock.services.models.names import (
     configured_context_window,
+    find_provider_spec,
     has_credentials,
     provider_name,
-    provider_spec,
     resolve_model,
     server_url,
 )
@@ -63,8 +63,8 @@ def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Serv
     near = is_served_nearby(model, url)
     if not near or not ask:
         return Server(url, near)
-    spec = provider_spec(provider_name(model))
-    return probe_server(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
+    spec = find_provider_spec(provider_name(model))
+    return ask_server_kind(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
 
 
 _SERVED_NEARBY = ("openai", "ollama")
@@ -86,7 +86,7 @@ def is_nearby_address(url: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-def probe_server(url: str, key: str, model: str) -> Server:
+def ask_server_kind(url: str, key: str, model: str) -> Server:
     """Ask a server what it is and has; `model`: the one whose window matters."""
     root = url.rstrip("/").removesuffix("/v1")
 
@@ -224,7 +224,7 @@ class ModelFacts:
         told = read_overflow_limits(text)
         window = told.window or round(_LESS * self.scale_estimate(model, size))
         if told.window:
-            self._table_entry(model)  # of today, so that it counts with it
+            self._load_table_entry(model)  # of today, so that it counts with it
             self.record_observations(model, told_window=told.window)
             self.record_counted_tokens(model, told.counted, size)
         self._windows[model] = (min(window, self.window_tokens(model)), True)
@@ -236,7 +236,7 @@ class ModelFacts:
         found = own or self._served_window(model)
         if found is None and provider_name(model) in ("gemini", "script"):
             return configured_context_window(self._settings, model), True
-        found = found or self._table_entry(model).window
+        found = found or self._load_table_entry(model).window
         return found or configured_context_window(self._settings, model), found is not None
 
     def window_tokens(self, model: str) -> int:
@@ -267,14 +267,14 @@ class ModelFacts:
         if model not in self._prices:
             own, url = configured_price(self._settings, model), server_url(model, self._env)
             near = is_served_nearby(model, url)
-            self._prices[model] = own or (FREE if near else self._table_entry(model).prices)
+            self._prices[model] = own or (FREE if near else self._load_table_entry(model).prices)
         return self._prices[model]
 
-    def _table_entry(self, model: str) -> TableEntry:
+    def _load_table_entry(self, model: str) -> TableEntry:
         kept = self.observations(model)
         if kept.table == table_edition():
             return TableEntry(kept.window, kept.prices)
-        found = look_up_model(model, server_url(model, self._env))
+        found = look_up_table_entry(model, server_url(model, self._env))
         self.record_observations(
             model, table=table_edition(), window=found.window, prices=found.prices, told_window=None
         )

@@ -23,7 +23,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 from langchain_google_genai._common import get_user_agent
 
 from interlock.services.models.names import disable_tracing, silence_client_warnings
-from interlock.services.models.network import normalized_client_environment
+from interlock.services.models.network import temporary_client_environment
 from interlock.services.models.request import (
     OWN_ID,
     CallPiece,
@@ -31,8 +31,8 @@ from interlock.services.models.request import (
     MessageCache,
     ModelRequest,
     ToolsCache,
-    base64_data,
     normalize_finish_reason,
+    read_base64_data,
     to_usage,
 )
 from interlock.services.models.response_body import prepare_response
@@ -170,7 +170,7 @@ def _id_field(call_id: str | None) -> Json:
 def _content_part(part: TextPart | DataPart) -> Json:
     if isinstance(part, TextPart):
         return {"text": part.text}
-    return {"inlineData": {"mimeType": part.mime_type, "data": base64_data(part)}}
+    return {"inlineData": {"mimeType": part.mime_type, "data": read_base64_data(part)}}
 
 
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
@@ -253,7 +253,7 @@ class GeminiProvider:
         disable_tracing()
         silence_client_warnings()
         self._set_model(model)
-        with hide_vertex_variables(), normalized_client_environment():
+        with hide_vertex_variables(), temporary_client_environment():
             self._model = _Client(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]

@@ -38,19 +38,19 @@ from interlock.services.models.names import (
     PUBLIC_URLS,
     ProviderSpec,
     disable_tracing,
+    find_provider_spec,
     provider_name,
-    provider_spec,
     server_url,
     silence_client_warnings,
 )
-from interlock.services.models.network import normalized_client_environment
+from interlock.services.models.network import temporary_client_environment
 from interlock.services.models.options import (
     BEDROCK_FIELDS,
-    drop_refused_options,
     effort_options,
-    effort_unsupported_notice,
     find_refused_option,
-    is_thinking_on,
+    has_thinking_on,
+    no_effort_notice,
+    without_refused_options,
 )
 from interlock.services.models.request import (
     OWN_ID,
@@ -58,7 +58,7 @@ from interlock.services.models.request import (
     Chunk,
     MessageCache,
     ModelRequest,
-    base64_data,
+    read_base64_data,
     to_usage,
 )
 from interlock.services.models.sent_messages import attachment_digest
@@ -97,7 +97,7 @@ def finish_reason_in(metadata: Mapping[str, Any]) -> str:
     return "" if status in (None, "in_progress") else str(status)
 
 
-def interpret_finish_reason(who: str, end: str) -> tuple[str | None, str | None, str]:
+def to_recorded_finish_reason(model: str, end: str) -> tuple[str | None, str | None, str]:
     """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
     Raises `ModelError` if the conversation fills the model's window.
@@ -110,11 +110,11 @@ def interpret_finish_reason(who: str, end: str) -> tuple[str | None, str | None,
         return (
             reason,
             None,
-            f"{who} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
+            f"{model} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
         )
     if kind == "overflow":
-        raise ModelError(f"{who}: the conversation fills the model's window ({end}).", overflow=True)
-    problem = f"{who} stopped the answer: {end}." if kind in ("blocked", "retry") else None
+        raise ModelError(f"{model}: the conversation fills the model's window ({end}).", overflow=True)
+    problem = f"{model} stopped the answer: {end}." if kind in ("blocked", "retry") else None
     return _NORMAL.get(kind, reason), problem, ""
 
 
@@ -147,16 +147,16 @@ _STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
-def sent_call_id(own: str, model: str) -> str:
+def sent_call_id(call_id: str, model: str) -> str:
     """Return the id under which a call is sent: a server's own goes back unchanged."""
-    is_taken = not OWN_ID.fullmatch(own) and (_CALL_ID.fullmatch(own) or not _STRICT.match(model))
-    return own if is_taken else f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"
+    is_taken = not OWN_ID.fullmatch(call_id) and (_CALL_ID.fullmatch(call_id) or not _STRICT.match(model))
+    return call_id if is_taken else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
 
 
 def _to_content_block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    block = {"type": part.type, "base64": base64_data(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": read_base64_data(part), "mime_type": part.mime_type}
     if part.type == "image":
         return block
     name = f"attachment-{attachment_digest(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
@@ -221,8 +221,8 @@ class LangChainProvider:
         if self._spec.cls == "ChatOpenAI":
             cls = _class_with_marks_and_cost(cls)
         cls = fix_client_class(cls)
-        with normalized_client_environment():
-            options |= _key_as_function(options) if self._spec.cls == "ChatOpenAI" else {}
+        with temporary_client_environment():
+            options |= _key_as_async_function(options) if self._spec.cls == "ChatOpenAI" else {}
             options |= client_options(cls, options)
             made: Any = cls(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
@@ -264,13 +264,13 @@ class LangChainProvider:
             if len(pieces) == _TOGETHER:
                 pieces = [_sum_chunks(pieces)]
             text, thought = tags.split_piece(_chunk_text(chunk))
-            thought += thinking.take_chunk(chunk)
+            thought += thinking.collect_chunk(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
             begun = chunk.response_metadata.pop(INITIAL_USAGE, begun)
             yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
         text, thought = tags.flush()
-        yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
+        yield Chunk(text=text, thought=thought, warning=self._take_effort_notice(request))
         if pieces:
             whole = _sum_chunks(pieces)
             usage = to_usage(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
@@ -297,13 +297,13 @@ class LangChainProvider:
         warm = {"temperature": request.temperature} if self._facts.abilities(self._name).temperature else {}
         name = self._name.partition(":")[2]
         effort = effort_options(self._spec.cls, name, request.thinking, request.most)
-        if effort and is_thinking_on(effort):
+        if effort and has_thinking_on(effort):
             warm = {}
-        return drop_refused_options(
+        return without_refused_options(
             {**warm, **(effort or {}), **self._caching_options(request)}, self._refused
         )
 
-    def _effort_notice(self, request: ModelRequest) -> str:
+    def _take_effort_notice(self, request: ModelRequest) -> str:
         """Return what is said, once, of a model that takes no thought level."""
         if self._told_effort or request.thinking == "auto":
             return ""
@@ -312,7 +312,7 @@ class LangChainProvider:
             return ""
         self._told_effort = True
         self._facts.record_observations(self._name, effort_told=True)
-        return effort_unsupported_notice(self._name, request.thinking)
+        return no_effort_notice(self._name, request.thinking)
 
     def _bind_request(self, request: ModelRequest) -> Any:
         options = self._request_options(request)
@@ -334,7 +334,7 @@ class LangChainProvider:
     def _build_last_chunk(
         self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None
     ) -> Chunk:
-        reason, problem, warning = interpret_finish_reason(self._name, end)
+        reason, problem, warning = to_recorded_finish_reason(self._name, end)
         calls, broken = _to_call_pieces(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
@@ -408,7 +408,7 @@ def _class_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     return Lighter
 
 
-def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
+def _key_as_async_function(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 
@@ -419,7 +419,7 @@ def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_provider_spec(model: str) -> ProviderSpec:
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     if spec is None:
         raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
     return spec

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.services.models.names import provider_name, provider_spec
+from interlock.services.models.names import find_provider_spec, provider_name
 from interlock.state.messages import Usage
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def table_edition() -> str:
     return f"{datetime.now(UTC):%F} {found.st_mtime_ns if found else 0}"
 
 
-def look_up_model(model: str, url: str = "") -> TableEntry:
+def look_up_table_entry(model: str, url: str = "") -> TableEntry:
     """Return what is known of a resolved model today; all None if the table hasn't got it. `url`: the server's
     address."""
     if provider_name(model) == "script":
@@ -135,7 +135,7 @@ _FIXED = re.compile(r"gpt-([5-9]|\d\d)(?!.*chat)|o\d|codex")
 def read_abilities(model: str) -> Abilities:
     """Of a resolved model; nothing if its provider's package has no profile of it."""
     name = provider_name(model)
-    module = "langchain_google_genai" if name == "gemini" else getattr(provider_spec(name), "module", "")
+    module = "langchain_google_genai" if name == "gemini" else getattr(find_provider_spec(name), "module", "")
     spec = find_spec(module) if module else None
     file = Path(spec.origin or "").parent / "data" / "_profiles.py" if spec else None
     own = model.partition(":")[2] or model

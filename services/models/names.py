@@ -132,7 +132,7 @@ GEMINI_PREFIXES = ("gemini", "google", "google_genai")
 """Prefixes for Gemini's developer API, which needs none."""
 
 
-def provider_spec(provider: str) -> ProviderSpec | None:
+def find_provider_spec(provider: str) -> ProviderSpec | None:
     """Return the spec of a known provider such as `openai`, or of a class path `package.module.Class`; else None."""
     module, dot, cls = provider.rpartition(".")
     if dot and cls[:1].isupper():
@@ -145,7 +145,7 @@ _OLLAMA = "http://127.0.0.1:11434"
 
 def server_url(model: str, env: Mapping[str, str]) -> str:
     """Return the address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
     if provider_name(model) == "ollama":
         url = url or _OLLAMA
@@ -178,7 +178,7 @@ def resolve_model(settings: Settings, name: str) -> str:
     """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []
     at = name
-    while (target := _find_alias(settings, at)) is not None:
+    while (target := _alias_target(settings, at)) is not None:
         seen.append(at)
         if target in seen:
             raise ConfigError(
@@ -210,7 +210,7 @@ def provider_name(model: str) -> str:
 
 def supports_thinking_level(model: str) -> bool:
     """Return whether `model.thinking` counts for a resolved model."""
-    provider, spec = provider_name(model), provider_spec(provider_name(model))
+    provider, spec = provider_name(model), find_provider_spec(provider_name(model))
     takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
 
@@ -221,7 +221,7 @@ def configured_context_window(settings: Settings, model: str) -> int:
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
-def _find_alias(settings: Settings, name: str) -> str | None:
+def _alias_target(settings: Settings, name: str) -> str | None:
     if name in settings.model.aliases:
         return settings.model.aliases[name]
     return ROUTED_ALIAS if name == "auto" else SHORT.get(name)
@@ -239,7 +239,7 @@ def _to_canonical(settings: Settings, name: str) -> str:
         raise UserError(f"No model in {name!r}. Expected provider:model, for example openai:gpt-5.")
     if provider in GEMINI_PREFIXES:
         return model.removeprefix("models/")
-    if provider_spec(provider) is None:
+    if find_provider_spec(provider) is None:
         raise UserError(
             f"No provider {provider!r} in {name!r}.{_suggest_nearest(settings, provider)} {_EXPECTED}"
         )
@@ -308,7 +308,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
             raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is missing. {_WAYS}")
         return
     require_package(resolved)
-    spec = provider_spec(provider)
+    spec = find_provider_spec(provider)
     if missing := [name for name in (spec.needs if spec else ()) if not env.get(name)]:
         raise CredentialsError(
             f"Model {resolved!r} needs {' and '.join(missing)}. Set it, or use another -m."
@@ -330,7 +330,7 @@ def has_credentials(model: str, env: Mapping[str, str]) -> bool:
     provider = provider_name(model)
     if provider == "gemini":
         return find_gemini_key(env) is not None
-    spec = provider_spec(provider)
+    spec = find_provider_spec(provider)
     if spec is None or not all(env.get(name) for name in spec.needs):
         return spec is None
     return not spec.key or bool(env.get(spec.key) or (spec.url and env.get(spec.url)))
@@ -344,7 +344,7 @@ def check_server_address(model: str, env: Mapping[str, str]) -> None:
 
     Without a scheme it isn't known whether the key would be sent encrypted.
     """
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     keys, variable = (spec.key,) if spec else GEMINI_KEYS, spec.url if spec else "GOOGLE_GEMINI_BASE_URL"
     url = server_url(model, env) if provider_name(model) == "ollama" else env.get(variable, "")
     if url and not _WEB.match(url):
@@ -370,7 +370,7 @@ def check_server_address(model: str, env: Mapping[str, str]) -> None:
 
 def require_package(model: str) -> None:
     """Raise `UserError` with the command that installs it if the package for `provider:model` is missing."""
-    spec = provider_spec(provider_name(model))
+    spec = find_provider_spec(provider_name(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
         package = spec.package if spec else provider_name(model)
         raise UserError(

@@ -10,7 +10,7 @@ from interlock.services.models.names import (
     find_gemini_key,
     server_url,
 )
-from interlock.services.models.network import make_tls_context, normalized_client_environment
+from interlock.services.models.network import make_tls_context, temporary_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import as_object, one_line, visible
@@ -76,7 +76,7 @@ def fetch_json(
     import httpx
 
     try:
-        with normalized_client_environment():
+        with temporary_client_environment():
             made = httpx.Client(timeout=wait_s, verify=make_tls_context(url))
         with made as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)

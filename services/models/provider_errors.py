@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
-from interlock.services.models.sent_messages import names_attachment
+from interlock.services.models.sent_messages import mentions_attachment
 
 Meaning = Literal["key", "used_up", "overflow", "absent", "busy", ""]
 
@@ -22,8 +22,8 @@ class ErrorSign:
     says: re.Pattern[str]
 
 
-def _make_sign(means: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
-    return ErrorSign(means, statuses, re.compile("|".join(words), re.I))
+def _make_sign(meaning: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
+    return ErrorSign(meaning, statuses, re.compile("|".join(words), re.I))
 
 
 ERROR_SIGNS = (
@@ -173,7 +173,7 @@ class ProviderError:
             sign for sign in ERROR_SIGNS if self.status in sign.statuses and sign.says.search(self.evidence)
         )
         sign = next(fits, None)
-        if sign and sign.means == "overflow" and self.status == 413 and names_attachment(self.evidence):
+        if sign and sign.means == "overflow" and self.status == 413 and mentions_attachment(self.evidence):
             return ""
         return sign.means if sign else "busy" if self.status in RETRIED_STATUSES or self.status >= 500 else ""
 

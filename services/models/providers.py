@@ -16,7 +16,7 @@ from interlock.services.models.names import (
 from interlock.services.models.network import make_tls_context
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
-from interlock.services.packages import version_problem
+from interlock.services.packages import outdated_package_problem
 from interlock.state.errors import CredentialsError, SetupError, UserError
 from interlock.state.frames import with_frame_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -90,7 +90,7 @@ class Providers:
 
 
 def _import_gemini() -> "type[GeminiProvider]":
-    if why := version_problem("google-genai"):
+    if why := outdated_package_problem("google-genai"):
         raise SetupError(why)
     from interlock.services.models.gemini import GeminiProvider
 

@@ -174,7 +174,7 @@ def _sum_details(details: Mapping[str, int | None], *names: str) -> int:
     return sum(details.get(f"{tier}{name}") or 0 for tier in _TIERS for name in names)
 
 
-def base64_data(part: DataPart) -> str:
+def read_base64_data(part: DataPart) -> str:
     if part.data is not None:
         return part.data
     return base64.b64encode(Path(part.path or "").read_bytes()).decode()

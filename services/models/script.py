@@ -193,7 +193,7 @@ class ScriptProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
-        entry = self._next_entry(request)
+        entry = self._take_next_entry(request)
         self._require_expected(entry, request)
         if entry.delay_s:
             await asyncio.sleep(entry.delay_s)
@@ -206,7 +206,7 @@ class ScriptProvider:
             await asyncio.sleep(0)
         yield self._build_last_chunk(entry, request)
 
-    def _next_entry(self, request: ModelRequest) -> ScriptEntry:
+    def _take_next_entry(self, request: ModelRequest) -> ScriptEntry:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._reply_groups().get(key[:2], [])

@@ -45,7 +45,7 @@ class AttachmentPlacer:
             if not _list_attachments(message):
                 placed.append(message)
                 continue
-            own, following = self._place_once(message)
+            own, following = self._place_cached(message)
             placed.append(own)
             waiting += [following] if following else []
         return [*placed, *waiting]
@@ -55,7 +55,7 @@ class AttachmentPlacer:
         told, self._unsaid = self._unsaid, []
         return told
 
-    def _place_once(self, message: Message) -> tuple[Message, Message | None]:
+    def _place_cached(self, message: Message) -> tuple[Message, Message | None]:
         known = self._placed.get(id(message))
         if known is None:
             own, following = self._place_parts(message)
@@ -67,7 +67,7 @@ class AttachmentPlacer:
         stays: list[TextPart | DataPart] = []
         moved: list[DataPart] = []
         for part in message.content:
-            if isinstance(part, DataPart) and not self._is_taken(part):
+            if isinstance(part, DataPart) and not self._is_accepted(part):
                 stays.append(self._replace_part(part))
             elif (
                 isinstance(part, DataPart) and message.role == "tool" and not self._can_stand_in_result(part)
@@ -82,7 +82,7 @@ class AttachmentPlacer:
         text = TextPart(text=f"This belongs to the result of {message.name or 'the tool'} above:")
         return own, Message(role="user", origin="context", content=(text, *moved))
 
-    def _is_taken(self, part: DataPart) -> bool:
+    def _is_accepted(self, part: DataPart) -> bool:
         kind = _media_kind(part)
         if kind == "PDFs" and self._cls in _ONLY_PICTURES:
             return False
@@ -121,10 +121,10 @@ _REFUSALS = (400, 413, 415, 422, None)
 def is_attachment_refusal(error: ModelError) -> bool:
     """Return whether a server may have refused an attachment: by its status and its words."""
     about_request = error.status in _REFUSALS and not (error.retryable or error.overflow or error.terminal)
-    return about_request and not isinstance(error, ModelAuthError) and names_attachment(str(error))
+    return about_request and not isinstance(error, ModelAuthError) and mentions_attachment(str(error))
 
 
-def names_attachment(text: str) -> bool:
+def mentions_attachment(text: str) -> bool:
     """Return whether a server's words may be about what was attached."""
     return bool(_NAMED.search(text))
 
@@ -134,7 +134,7 @@ def attachment_digest(part: DataPart) -> str:
     return hashlib.sha256(f"{part.mime_type}\0{part.data or part.path}".encode()).hexdigest()[:16]
 
 
-def newest_attachment_digests(messages: Sequence[Message], known: Collection[str]) -> list[str]:
+def newest_unrefused_digests(messages: Sequence[Message], known: Collection[str]) -> list[str]:
     """Return the digests of the newest message that has attachments which aren't `known` to be refused."""
     for message in reversed(messages):
         if found := [
@@ -168,7 +168,7 @@ def _left_out_line(part: DataPart) -> str:
 T = TypeVar("T")
 
 
-def spell_message_controls(message: Message) -> Message:
+def spell_out_message_controls(message: Message) -> Message:
     """Return the message with control characters spelled out; the same object if there are none."""
     content: Any = message.content
     if isinstance(content, str):
@@ -186,7 +186,7 @@ def spell_message_controls(message: Message) -> Message:
     return message.model_copy(update=changes) if changes else message
 
 
-def spell_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
+def spell_out_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
     """Return the declarations with control characters spelled out: those of MCP servers are others' texts."""
     made = [
         t.model_copy(

@@ -163,7 +163,7 @@ class ThoughtCollector:
         self.refusal = ""
         """What OpenAI's models say in place of an answer that they refuse."""
 
-    def take_chunk(self, chunk: AIMessageChunk) -> str:
+    def collect_chunk(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
         refused = [str(block.get("refusal") or "") for block in _content_blocks(chunk)]
@@ -315,7 +315,7 @@ def class_reading_thoughts(cls: type[Any]) -> type[Any]:
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
             if made is not None and told:
-                made.message.additional_kwargs.pop("reasoning_content", None)  # `take_chunk` reads it once
+                made.message.additional_kwargs.pop("reasoning_content", None)  # `collect_chunk` reads it once
                 made.message.response_metadata[_DELTA] = told
             return made
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from interlock.services.config.settings import FOLDERS, project_paths
+from interlock.services.config.settings import FOLDERS, project_settings_paths
 from interlock.services.files.stamps import real_path, record_read
 from interlock.services.policy.rule import (
     ADMIN,
@@ -305,7 +305,7 @@ class RulePlaces:
 
 def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
     """Return rule files with their tiers. An unreadable folder is listed itself: reading it then reports why."""
-    own = project_paths(places.root, places.home, _RULES) if places.trusted else []
+    own = project_settings_paths(places.root, places.home, _RULES) if places.trusted else []
     tiers: tuple[tuple[int, Iterable[Path]], ...] = (
         (EXTENSION, _extension_rule_folders(places.home)),
         (WORKSPACE, own),
@@ -318,7 +318,11 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
 
 def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
     """Return the workspace's rule files, which apply if it is trusted."""
-    return [file for folder in project_paths(root, home, _RULES) for file in _list_entries(folder, _SUFFIX)]
+    return [
+        file
+        for folder in project_settings_paths(root, home, _RULES)
+        for file in _list_entries(folder, _SUFFIX)
+    ]
 
 
 def user_rule_folder(home: Path) -> Path:

@@ -12,7 +12,7 @@ from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import select_rows
 from interlock.state.events import Event
 
@@ -119,7 +119,7 @@ class Stage:
     def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         rows = self.rows("select * from steps where run = $1 order by seq", outcome.run)
         return taken_edges(
-            outcome.workflow, path_of(rows, "running" if outcome.status == "waiting" else "done")
+            outcome.workflow, build_run_path(rows, "running" if outcome.status == "waiting" else "done")
         )
 
 

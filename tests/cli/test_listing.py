@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
-from interlock.engine.read.calls import answered, calls
+from interlock.engine.read import find_run, list_runs, list_steps, list_waiting_requests, root_node_path
+from interlock.engine.read.calls import list_answered_requests, list_calls
 from interlock.engine.store import state_home
 from interlock.services.process.identity import boot_id, current_process, host_name
 from interlock.state.errors import UserError
@@ -131,8 +131,8 @@ def test_only_unanswered_requests_of_open_runs_wait(made: Maker, place: Path) ->
     made.execute("update approvals set answer = '{}' where id = $1", first)
     made.execute("update approvals set superseded = 1 where id = $1", second)
     made.execute("update approvals set interrupt = null where id = $1", third)
-    assert [r.id for r in waiting_requests(place)] == [fourth]
-    assert waiting_requests(place, "bb22") == []
+    assert [r.id for r in list_waiting_requests(place)] == [fourth]
+    assert list_waiting_requests(place, "bb22") == []
 
 
 def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Maker, place: Path) -> None:
@@ -140,7 +140,7 @@ def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Ma
         made.run(run)
     ids = [made.edit("late"), made.edit("soon"), made.shell("late")]
     made.execute("update approvals set asked_at = 50 where run = 'soon'")
-    assert [r.id for r in waiting_requests(place)] == [ids[1], ids[0], ids[2]]
+    assert [r.id for r in list_waiting_requests(place)] == [ids[1], ids[0], ids[2]]
 
 
 def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: Path) -> None:
@@ -150,8 +150,8 @@ def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: P
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(kind, seq, namespace, node)
         made.execute(row, seq, f"t{seq}", seq, f"[[{seq},0,2000]]")
-    taken = steps(place, "aa11")
-    assert path(taken) == [("open", 1), ("turn", 2)]
+    taken = list_steps(place, "aa11")
+    assert root_node_path(taken) == [("open", 1), ("turn", 2)]
     assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
 
 
@@ -161,7 +161,7 @@ def test_a_call_has_the_arguments_that_it_got_and_its_errors_first_line(made: Ma
     result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
     row = "'aa11', 'm1', 0, 1, 'glob', 'h', $1, 'done', null, $2, null, null, 1, null, 5.0"
     made.execute(f"insert into journal values ({row})", '{"pattern": "later"}', result)
-    (call,) = calls(place, "aa11")
+    (call,) = list_calls(place, "aa11")
     assert (call.args, call.summary, call.status, call.ms) == ({"pattern": "later"}, "no such", "error", 7)
 
 
@@ -172,7 +172,7 @@ def test_an_answer_says_who_gave_it_and_when(made: Maker, place: Path) -> None:
     made.execute(change, said, name)
     asked = {"id": name, "kind": "approval", "tool_name": "replace"}
     given = {"choice": "reject", "feedback": "no", "text": None, "by": "ann", "at": 9.0}
-    assert list(answered(place, "aa11")) == [{**asked, **given}]
+    assert list(list_answered_requests(place, "aa11")) == [{**asked, **given}]
 
 
 @pytest.mark.parametrize(

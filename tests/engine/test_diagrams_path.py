@@ -12,8 +12,8 @@ from langgraph.types import Command
 
 from interlock.engine.diagrams import graph_edges, mermaid_text
 from interlock.engine.diagrams.graph_model import extract_diagram
-from interlock.engine.read import step_rows, waits
-from interlock.engine.read.run_path import RunPath, path_of, read_path
+from interlock.engine.read import list_step_rows, list_waiting_tasks
+from interlock.engine.read.run_path import RunPath, build_run_path, read_run_path
 from interlock.engine.store import Store, queries
 from interlock.engine.store.checkpoints import list_due_nodes
 from interlock.engine.store.saver import Saver
@@ -38,7 +38,7 @@ class Run:
         asyncio.run(self.graph.ainvoke(value, config, context=self.deps, durability="sync"))
 
     def rows(self) -> list[Any]:
-        return step_rows(self.home, "r")
+        return list_step_rows(self.home, "r")
 
 
 def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:
@@ -48,7 +48,7 @@ def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:
 def test_edges_are_counted_by_the_tasks_that_took_them(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
-    assert counts(run, path_of(run.rows(), "done")) == {
+    assert counts(run, build_run_path(run.rows(), "done")) == {
         (START, "begin"): 1,
         ("begin", "item.__start__"): 3,
         ("item.__start__", "item.look"): 3,
@@ -66,23 +66,23 @@ def test_a_second_prompt_starts_and_ends_again(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
     run.drive({"rounds": 1, "count": 0})
-    path = path_of(run.rows(), "done")
+    path = build_run_path(run.rows(), "done")
     found = counts(run, path)
     assert found[START, "begin"] == found["join", END] == 2
     assert found["join", "begin"] == 0
-    assert counts(run, path_of(run.rows(), "running"))["join", END] == 1
+    assert counts(run, build_run_path(run.rows(), "running"))["join", END] == 1
 
 
 def test_a_parked_run_has_entered_but_not_left_what_waits(tmp_path: Path) -> None:
     run = Run(tmp_path, sample(even=ask))
     run.drive({"rounds": 2, "count": 2})
-    parked = counts(run, path_of(run.rows(), "running"))
+    parked = counts(run, build_run_path(run.rows(), "running"))
     assert parked["begin", "item.__start__"] == 2
     assert parked["item.__end__", "join"] == 0
     assert parked["item.look", "item.even"] == 0
     assert parked["item.look", "item.__end__"] == 1
     run.drive(Command(resume="yes"))
-    after = counts(run, path_of(run.rows(), "done"))
+    after = counts(run, build_run_path(run.rows(), "done"))
     assert after["item.__end__", "join"] == 2
     assert after["item.look", "item.even"] == after["item.even", "item.__end__"] == 1
 
@@ -92,13 +92,13 @@ def test_the_node_that_waits_is_marked_and_not_the_one_before_it(tmp_path: Path)
     run.drive({"rounds": 2, "count": 2})
 
     def marked(status: str) -> list[tuple[str, int | None]]:
-        path = path_of(run.rows(), status, waits(run.home, "r"))
+        path = build_run_path(run.rows(), status, list_waiting_tasks(run.home, "r"))
         return [
             (n.id, n.count) for n in extract_diagram(run.graph, 2, path).all_nodes() if n.mark == "waits here"
         ]
 
     assert marked("waiting") == [("item.even", 1)]
-    path = path_of(run.rows(), "waiting", waits(run.home, "r"))
+    path = build_run_path(run.rows(), "waiting", list_waiting_tasks(run.home, "r"))
     assert counts(run, path)["item.look", "item.even"] == 1
     assert [n.name for n in extract_diagram(run.graph, 1, path).nodes if n.mark] == ["item"]
     run.drive(Command(resume="yes"))
@@ -110,8 +110,8 @@ def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
     run.drive({"rounds": 1, "count": 0})
     rows: list[dict[str, Any]] = [dict(r) for r in run.rows()]
     again = [{**r, "seq": r["seq"] + len(rows)} for r in rows if r["node"] == "join"]
-    path = path_of([*rows, *again], "done")
-    assert path.through((), {("join", END)}).nodes["join"] == 1
+    path = build_run_path([*rows, *again], "done")
+    assert path.count_edges((), {("join", END)}).nodes["join"] == 1
     assert counts(run, path)["join", END] == 1
 
 
@@ -119,20 +119,22 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, read = Run(tmp_path, sample(even=ask)), list[int]()
-    steps_since = queries.steps_since
+    steps_since = queries.list_steps_since
 
     def counting(*args: Any, **kwargs: Any) -> list[Any]:
         rows = steps_since(*args, **kwargs)
         read.append(len(rows))
         return rows
 
-    monkeypatch.setattr(queries, "steps_since", counting)
+    monkeypatch.setattr(queries, "list_steps_since", counting)
 
     def look(status: str) -> RunPath:
         row: Any = SimpleNamespace(run="r", status=status)
         path, whole = (
-            read_path(run.home, row),
-            path_of(run.rows(), status, waits(run.home, "r"), (), list_due_nodes(run.home, "r")),
+            read_run_path(run.home, row),
+            build_run_path(
+                run.rows(), status, list_waiting_tasks(run.home, "r"), (), list_due_nodes(run.home, "r")
+            ),
         )
         assert counts(run, path) == counts(run, whole)
         assert (path.waits, path.visits) == (whole.waits, whole.visits)
@@ -150,7 +152,7 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
-    taken = graph_edges(run.graph, path_of(run.rows(), "done"))
+    taken = graph_edges(run.graph, build_run_path(run.rows(), "done"))
     assert taken == {
         ("sample", START, "begin"),
         ("sample", "begin", "join"),
@@ -164,7 +166,7 @@ def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: b
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
     rows = list(reversed(run.rows())) if shuffled else run.rows()
-    text = mermaid_text(extract_diagram(run.graph, 1, path_of(rows, "running")))
+    text = mermaid_text(extract_diagram(run.graph, 1, build_run_path(rows, "running")))
     assert '    item[["item ×3"]]' in text
     assert '    begin ==>|"one each ×3"| item' in text
     assert '    join -->|"over · limit"| __end__' in text

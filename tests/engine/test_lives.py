@@ -12,7 +12,7 @@ from commands import Run
 from folders import put
 from scripted import tools
 
-from interlock.cli.commands.show import call_lines
+from interlock.cli.commands.show import newest_call_lines
 from interlock.cli.render.output import Paint
 from interlock.engine import Decision, Outcome, run_sync
 from interlock.engine.client import Client
@@ -62,11 +62,11 @@ def test_a_call_went_through_its_chart(tmp_path: Path, name: str) -> None:
     for answer in answers:
         waiting = outcome.pending[0]["id"]
         if made is WRITE:  # it has no number yet, so the request names it
-            assert client.life(outcome.run, "tool-call", waiting).now == "awaiting_approval"
+            assert client.life(outcome.run, "tool-call", waiting).current_state == "awaiting_approval"
         outcome = decided(stage, outcome, **answer)
     life = client.life(outcome.run, "tool-call", "1")
     assert " ".join(move.event for move in life.moves) == events
-    assert life.now == client.calls(outcome.run)[0].status
+    assert life.current_state == client.calls(outcome.run)[0].status
     deciding = [move for move in life.moves if move.why]
     people = ("approved by", "rejected by", "cancelled by", "answered by")
     if answers:
@@ -85,7 +85,12 @@ def test_a_call_under_way_says_since_when(tmp_path: Path) -> None:
             client = Client(stage.options)
             run = client.runs()[0].run
             life = client.life(run, "tool-call", "1")
-            seen.append((f"{life.now} {life.mark}", "\n".join(call_lines(client, run, Paint(io.StringIO())))))
+            seen.append(
+                (
+                    f"{life.current_state} {life.mark}",
+                    "\n".join(newest_call_lines(client, run, Paint(io.StringIO()))),
+                )
+            )
 
     run_sync("main", {"prompt": "go"}, options=replace(stage.options, approval_mode="yolo"), renderers=[look])
     ((now, shown),) = seen
@@ -97,7 +102,7 @@ def test_a_mode_went_through_its_chart(tmp_path: Path) -> None:
     stage = staged(tmp_path, *batches)
     outcome = stage.run("plan", {"prompt": "x"})
     client = Client(stage.options)
-    assert client.life(outcome.run, "approval-mode").now == "plan.review"
+    assert client.life(outcome.run, "approval-mode").current_state == "plan.review"
     outcome = decided(stage, outcome, choice="reject", feedback="test it")
     stage.follow = False
     outcome = decided(stage, outcome, choice="proceed_always")

@@ -53,16 +53,16 @@ def begin_children(store: Store, **options: Any) -> None:
 
 def test_runs_are_found_among_many_names(store: Store) -> None:
     begin(store, "run7", "other")
-    assert [row["run"] for row in queries.named(store.home, MANY)] == ["run7"]
+    assert [row["run"] for row in queries.list_runs_by_id(store.home, MANY)] == ["run7"]
     for wanted, found in (
-        (queries.Wanted(names=MANY), ["run7"]),
-        (queries.Wanted(without=MANY), ["other"]),
-        (queries.Wanted(rests="idle", also=MANY), ["run7"]),
-        (queries.Wanted(names=[]), []),
+        (queries.RunFilter(only_ids=MANY), ["run7"]),
+        (queries.RunFilter(except_ids=MANY), ["other"]),
+        (queries.RunFilter(rest_status="idle", also_ids=MANY), ["run7"]),
+        (queries.RunFilter(only_ids=[]), []),
     ):
-        rows = queries.roots(store.home, wanted, "created", newest=True, limit=9, offset=0)
+        rows = queries.list_root_runs(store.home, wanted, "created", newest=True, limit=9, offset=0)
         assert [row[0] for row in rows] == found
-        assert queries.count_roots(store.home, wanted) == len(found)
+        assert queries.count_root_runs(store.home, wanted) == len(found)
 
 
 def test_files_are_kept_for_many_names(store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
-from interlock.engine.read import list_runs, waiting_requests
+from interlock.engine.read import list_runs, list_waiting_requests
 from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store import Store
 from interlock.graphs.pipeline import Pipeline
@@ -26,7 +26,7 @@ def parked(tmp_path: Path) -> Scene:
 def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     home = parked.options.home
     assert rebuild_rows(home) == []
-    waiting = [r.id for r in waiting_requests(home)]
+    waiting = [r.id for r in list_waiting_requests(home)]
     with closing(Store(home).connect()) as conn:
         conn.stored("update runs set status = 'done', outcome = 'done', step = 77")
         conn.stored("update approvals set interrupt = null")
@@ -34,7 +34,7 @@ def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     assert len(rebuild_rows(home)) == 2
     assert rebuild_rows(home) == []
     assert list_runs(home)[0].status == "waiting"
-    assert [r.id for r in waiting_requests(home)] == waiting
+    assert [r.id for r in list_waiting_requests(home)] == waiting
 
 
 def test_the_graph_of_many_runs_is_compiled_once(parked: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +54,8 @@ def test_the_graph_of_many_runs_is_compiled_once(parked: Scene, monkeypatch: pyt
 def test_an_answered_request_waits_no_more(parked: Scene) -> None:
     home = parked.options.home
     for _ in range(2):
-        decisions = [Decision(r.id, "proceed_once") for r in waiting_requests(home)]
+        decisions = [Decision(r.id, "proceed_once") for r in list_waiting_requests(home)]
         outcome = resume_sync("r", decisions=decisions, options=parked.options)
         assert rebuild_rows(home) == []
     assert outcome.status == "done"
-    assert (list_runs(home)[0].status, waiting_requests(home)) == ("done", [])
+    assert (list_runs(home)[0].status, list_waiting_requests(home)) == ("done", [])

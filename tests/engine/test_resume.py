@@ -25,7 +25,7 @@ from warm import Warm
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.read import find_run, list_waiting_requests
 from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store import Store, select_rows
 from interlock.engine.store.retention import remove_run
@@ -79,7 +79,7 @@ def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
     close = Drive.close
 
     async def slowly(drive: Drive) -> None:
-        if waiting_requests(place.home, drive.lease.run):
+        if list_waiting_requests(place.home, drive.lease.run):
             record_decisions(drive.store, drive.lease.run, [Decision("all", "proceed_once")])
         await close(drive)
 
@@ -166,7 +166,7 @@ def test_an_accepted_decision_survives_a_crash_right_after_it_and_is_never_taken
 ) -> None:
     place, run = parked(tmp_path / "p")
     store = Store(place.home)
-    (request,) = [asked.id for asked in waiting_requests(place.home)]
+    (request,) = [asked.id for asked in list_waiting_requests(place.home)]
     record_decisions(store, run, [Decision(request, first)])
     with pytest.raises(UserError, match="already answered"):
         record_decisions(store, run, [Decision(request, then)])
@@ -258,7 +258,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path
     def go_on(run: str, **how: Any) -> Outcome:
         return resume_sync(run, options=old_options(tmp_path, run), **how)
 
-    assert [r.fields["number"] for r in waiting_requests(tmp_path / "home", "parked")] != [0]
+    assert [r.fields["number"] for r in list_waiting_requests(tmp_path / "home", "parked")] != [0]
     parked = go_on("parked", decisions=[Decision("all", "proceed_once")])
     asked = go_on("killed")
     (request,) = asked.pending
@@ -307,7 +307,7 @@ def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
     time.sleep(0.5)
     process.send_signal(how)
     assert process.ends()[0] == code
-    assert find_run(place.home, "latest", place.work).why == ("died" if code == -9 else "cancelled")
+    assert find_run(place.home, "latest", place.work).end_reason == ("died" if code == -9 else "cancelled")
     events = list[Any]()
     options = replace(place.given, overrides={"model": {"streamRetryDelay": 0}})
     outcome = resume_sync("latest", options=options, renderers=[events.append])
@@ -344,7 +344,7 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:
-    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared())}
+    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared_graph())}
     assert renamed == {*RENAMED}
 
 

@@ -9,8 +9,8 @@ from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import graph_edges, render_diagram
-from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import RunPath, path_of
+from interlock.engine.read import list_step_rows
+from interlock.engine.read.run_path import RunPath, build_run_path
 from interlock.graphs import PIPELINES, load_pipeline
 
 CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""
@@ -34,7 +34,7 @@ class Stage(Place):
         return [(e["hook_event_name"], e.get("source") or e.get("reason")) for e in found]
 
     def path(self, run: str) -> RunPath:
-        return path_of(step_rows(self.folder / "home", run), "done")
+        return build_run_path(list_step_rows(self.folder / "home", run), "done")
 
 
 @pytest.fixture

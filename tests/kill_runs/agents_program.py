@@ -11,7 +11,7 @@ from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene, call, shell
 from scripted import tools
 
-from interlock.engine.read.calls import agents
+from interlock.engine.read.calls import list_agents
 from interlock.engine.store.connection import Connection
 
 
@@ -53,7 +53,7 @@ def agents_ending(scene: Scene) -> TreeEnding:
     )
 
     def below(conn: Connection) -> dict[str, Any]:
-        ended = [(a.path, a.state, a.turns, a.reason) for a in agents(scene.home, RUN)]
+        ended = [(a.path, a.state, a.turns, a.reason) for a in list_agents(scene.home, RUN)]
         return {"agents": ended, "again": _again(conn)}
 
     def chains(conn: Connection) -> dict[str, str]:

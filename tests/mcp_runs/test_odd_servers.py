@@ -12,7 +12,7 @@ from patience import until
 from warm import Warm
 
 from interlock.engine import Decision, resume_sync
-from interlock.engine.client.configuration_checks import McpCheck
+from interlock.engine.client.mcp_check import McpCheck
 from interlock.services.mcp import connection, stdio
 
 ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}

@@ -62,12 +62,12 @@ def test_a_restarted_server_is_connected_to_again_and_the_call_is_done_once(
     async def played() -> list[str]:
         with Behind(kind) as server:
             servers = among(tmp_path, server, kind)
-            told = [await servers.call("sdk", tool("mcp_sdk_note", text="a"), print)]
+            told = [await servers.call_tool("sdk", tool("mcp_sdk_note", text="a"), print)]
         with Behind(kind, server.port):
-            told += [await servers.call("sdk", tool("mcp_sdk_note", text="b"), print)]
-        told += [await servers.call("sdk", tool("mcp_sdk_note", text="c"), print) for _ in "12"]
+            told += [await servers.call_tool("sdk", tool("mcp_sdk_note", text="b"), print)]
+        told += [await servers.call_tool("sdk", tool("mcp_sdk_note", text="c"), print) for _ in "12"]
         with Behind(kind, server.port):
-            told += [await servers.call("sdk", tool("mcp_sdk_note", text="d"), print)]
+            told += [await servers.call_tool("sdk", tool("mcp_sdk_note", text="d"), print)]
         await servers.close()
         return [(result.error or {}).get("type", "") for result in told]
 
@@ -89,7 +89,7 @@ def called(folder: Path, run: ToolRun, *answers: Answer, kind: Literal["http", "
     async def played(server: Behind) -> ToolResult:
         servers = among(folder, server, kind)
         try:
-            return await servers.call("sdk", run, print)
+            return await servers.call_tool("sdk", run, print)
         finally:
             await servers.close()
 
@@ -199,11 +199,11 @@ def test_a_changed_list_is_heard_of_under_todays_protocol(tmp_path: Path) -> Non
 
     async def played(server: Behind) -> None:
         servers = among(tmp_path, server)
-        assert (await servers.call("sdk", tool("mcp_sdk_grow"), print)).content == "one more"
+        assert (await servers.call_tool("sdk", tool("mcp_sdk_grow"), print)).content == "one more"
         async with asyncio.timeout(HANG_S):
-            while "mcp_sdk_grown" not in servers.tools():
+            while "mcp_sdk_grown" not in servers.tools_by_name():
                 await asyncio.sleep(0.01)
-        assert (await servers.call("sdk", tool("mcp_sdk_grown"), print)).content == "it has grown"
+        assert (await servers.call_tool("sdk", tool("mcp_sdk_grown"), print)).content == "it has grown"
         await servers.close()
 
     with Behind("http", door=no_handshake) as server:

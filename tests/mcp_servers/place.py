@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
-from interlock.engine.read import step_rows
-from interlock.engine.read.run_path import path_of
+from interlock.engine.read import list_step_rows
+from interlock.engine.read.run_path import build_run_path
 
 SERVER = Path(__file__).with_name("odd.py")
 
@@ -77,7 +77,7 @@ class Place:
 
     def path(self, run: str) -> Any:
         """The run's path through the graph."""
-        return path_of(step_rows(self.home, run), "done")
+        return build_run_path(list_step_rows(self.home, run), "done")
 
     def noted(self) -> list[str]:
         """The server's logged side effects, without its own starts and ends."""

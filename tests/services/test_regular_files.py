@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.config.formats import edit_json_settings, write_variables
+from interlock.services.config.formats import edit_json_settings, write_dotenv_variables
 from interlock.services.config.settings import read_json_object
 from interlock.services.context.workspace_context import read_ide_state, read_mode_prompt, read_system_prompt
 from interlock.services.files.disk import read_file
@@ -30,7 +30,7 @@ def _modes(path: Path) -> None:
 READERS: list[tuple[str, Callable[[Path], object]]] = [
     ("settings.json", read_json_object),
     ("settings.json", _changed),
-    (".env", lambda path: write_variables(path, {"A": "b"})),
+    (".env", lambda path: write_dotenv_variables(path, {"A": "b"})),
     (".roomodes", _modes),
     ("system.md", lambda path: read_system_prompt({"GEMINI_SYSTEM_MD": str(path)}, path.parent, path.parent)),
     (".roo/system-prompt-code", lambda path: read_mode_prompt("code", path.parents[1], {})),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.config.formats import parse_json
+from interlock.services.config.formats import parse_json_with_comments
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -37,8 +37,8 @@ def spoiled(value: Any, draw: Any) -> str:
 
 @given(VALUES, st.data())
 def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataObject) -> None:
-    assert parse_json(spoiled(value, data.draw)) == value
-    assert parse_json(json.dumps(value, indent=2)) == value
+    assert parse_json_with_comments(spoiled(value, data.draw)) == value
+    assert parse_json_with_comments(json.dumps(value, indent=2)) == value
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataOb
     ],
 )
 def test_strings_are_no_comments_and_comments_no_strings(text: str, value: Any) -> None:
-    assert parse_json(text) == value
+    assert parse_json_with_comments(text) == value
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_strings_are_no_comments_and_comments_no_strings(text: str, value: Any) 
 )
 def test_what_is_wrong_without_comments_stays_wrong(text: str) -> None:
     with pytest.raises(ValueError):
-        parse_json(text)
+        parse_json_with_comments(text)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_what_is_wrong_without_comments_stays_wrong(text: str) -> None:
 )
 def test_an_error_names_line_and_column_of_the_text_as_written(text: str, line: int, column: int) -> None:
     with pytest.raises(json.JSONDecodeError) as caught:
-        parse_json(text)
+        parse_json_with_comments(text)
     assert (caught.value.lineno, caught.value.colno) == (line, column)

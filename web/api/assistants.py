@@ -22,13 +22,13 @@ from interlock.web.api.payloads import (
     matches_filter,
     paginate,
     parse_uuid,
-    read_object,
-    read_strings,
+    read_object_field,
+    read_string_list_field,
     select_fields,
 )
 from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import Threads
-from interlock.web.endpoints import RefusedError, read_body
+from interlock.web.endpoints import RefusedError, read_json_body
 
 _EDITABLE_FIELDS = ("graph_id", "config", "context", "metadata", "name", "description")
 
@@ -92,9 +92,9 @@ class Assistants:
         return {
             "assistant_id": assistant.id,
             "graph_id": assistant.body["graph_id"],
-            "config": read_object(assistant.body, "config"),
-            "context": read_object(assistant.body, "context"),
-            "metadata": read_object(assistant.body, "metadata"),
+            "config": read_object_field(assistant.body, "config"),
+            "context": read_object_field(assistant.body, "context"),
+            "metadata": read_object_field(assistant.body, "metadata"),
             "name": assistant.body.get("name"),
             "created_at": iso_time(assistant.at),
             "updated_at": iso_time(assistant.body.get("updated", assistant.at)),
@@ -127,12 +127,12 @@ class Assistants:
             for one in self.list_visible_assistants()
             if graph in (None, "", one.body["graph_id"])
             and name in str(one.body.get("name") or "").lower()
-            and matches_filter(read_object(body, "metadata"), one.body.get("metadata"))
+            and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
         ]
 
     def search_assistants(self, request: Request) -> Response:
         given = request.state.given
-        fields = frozenset(read_strings(given, "select"))
+        fields = frozenset(read_string_list_field(given, "select"))
         found = self._list_matching_assistants(given)
         by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
         found.sort(
@@ -144,10 +144,10 @@ class Assistants:
         )
 
     async def count_assistants(self, request: Request) -> Response:
-        return json_response(len(self._list_matching_assistants(await read_body(request))))
+        return json_response(len(self._list_matching_assistants(await read_json_body(request))))
 
     async def create_assistant(self, request: Request) -> Response:
-        given = await read_body(request)
+        given = await read_json_body(request)
         graph = str(given.get("graph_id"))
         if graph not in (graphs := self._visible_graph_summaries()):
             raise NotFoundError(f"Graph {graph!r} not found. Expected one of {', '.join(sorted(graphs))}.")
@@ -175,8 +175,8 @@ class Assistants:
         return found
 
     async def update_assistant(self, request: Request) -> Response:
-        found, given = self._require_editable_assistant(request), await read_body(request)
-        metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
+        metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
         given |= derive_config_and_context(given)
         changed = {key: given[key] for key in _EDITABLE_FIELDS if given.get(key) is not None} | {
             "metadata": metadata
@@ -192,26 +192,26 @@ class Assistants:
     async def delete_assistant(self, request: Request) -> Response:
         name = self._require_editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
-            await self._threads.remove_matching({"assistant_id": name})
+            await self._threads.remove_matching_threads({"assistant_id": name})
         served.unserve(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def list_versions(self, request: Request) -> Response:
-        found, given = self._assistant_from_path(request), await read_body(request)
+        found, given = self._assistant_from_path(request), await read_json_body(request)
         shown = [
             {
                 **self.assistant_json(served.Served(found.id, "", "", one, found.at)),
                 "created_at": iso_time(one.get("at", found.at)),
             }
             for one in found.body["versions"]
-            if matches_filter(read_object(given, "metadata"), one.get("metadata"))
+            if matches_filter(read_object_field(given, "metadata"), one.get("metadata"))
         ]
         return json_response(
             [{k: v for k, v in one.items() if k != "updated_at"} for one in paginate(given, shown)[0]]
         )
 
     async def set_latest_version(self, request: Request) -> Response:
-        found, given = self._require_editable_assistant(request), await read_body(request)
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
@@ -220,14 +220,14 @@ class Assistants:
 
     def _compile_assistant_graph(self, assistant: served.Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        config: dict[str, Any] = {"configurable": {}, **read_object(assistant.body, "config")}
-        found = self.client.workflow(assistant.body["graph_id"]).configured(config)
+        config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
+        found = self.client.workflow(assistant.body["graph_id"]).with_config(config)
         return found, found.compile()
 
     def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
         workflow, graph = self._compile_assistant_graph(one)
-        found = _graph_schemas(graph)
+        found = _graph_json_schemas(graph)
         kinds = dialect_of_workflow(workflow).schemas(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
         return json_response({"graph_id": one.body["graph_id"], **found})
@@ -249,10 +249,10 @@ class Assistants:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
         found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
-        return json_response({name: _graph_schemas(graph) for name, graph in found})
+        return json_response({name: _graph_json_schemas(graph) for name, graph in found})
 
 
-def _graph_schemas(graph: Any) -> dict[str, Any]:
+def _graph_json_schemas(graph: Any) -> dict[str, Any]:
     return {
         "input_schema": _schema_or_none(graph.get_input_jsonschema),
         "output_schema": _schema_or_none(graph.get_output_jsonschema),
@@ -279,8 +279,8 @@ def _schema_or_none(build_schema: Any) -> Any:
 
 def derive_config_and_context(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
-    config, context = read_object(body, "config"), read_object(body, "context")
-    known = read_object(config, "configurable")
+    config, context = read_object_field(body, "config"), read_object_field(body, "context")
+    known = read_object_field(config, "configurable")
     if context and known:
         raise RefusedError(400, "Cannot specify both configurable and context. Prefer setting context alone.")
     if context:

@@ -16,8 +16,13 @@ from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web import drive_process
 from interlock.web.api.app_auth import USER_KEYS, configurable_user_fields
 from interlock.web.api.assistants import Assistants, derive_config_and_context
-from interlock.web.api.drive_recorder import count_protocol_numbers, create_stream_file, end_stream_file
-from interlock.web.api.payloads import assistant_id_of_workflow, parse_uuid, read_object, read_strings
+from interlock.web.api.drive_recorder import count_protocol_event_numbers, create_stream_file, end_stream_file
+from interlock.web.api.payloads import (
+    assistant_id_of_workflow,
+    parse_uuid,
+    read_object_field,
+    read_string_list_field,
+)
 from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import BUSY, Threads
 from interlock.web.endpoints import RefusedError, build_submission, check_role
@@ -62,7 +67,10 @@ class DriveQueues:
         self.threads.ensure_thread_row(thread)
         made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         about = {"graph_id": kept["kwargs"]["graph_id"], "assistant_id": kept["assistant_id"]}
-        changed = {"metadata": {**read_object(thread.body, "metadata"), **about}, "updated": time.time()}
+        changed = {
+            "metadata": {**read_object_field(thread.body, "metadata"), **about},
+            "updated": time.time(),
+        }
         served.change(self.home, "thread", thread.id, changed)
         self._schedule_pending_drives(thread.id, delay)
         return made
@@ -76,7 +84,7 @@ class DriveQueues:
             if person.has_role("drive")
             else await self._wait_for_thread_standing(thread, body)
         )
-        check_role(person, required_role("decide", start=body, standing=standing))
+        check_role(person, required_role("decide", drive_body=body, standing=standing))
         chosen = self.assistants.require_assistant(body.get("assistant_id"))
         if body.get("webhook"):
             raise RefusedError(422, _NO_WEBHOOK)
@@ -88,7 +96,7 @@ class DriveQueues:
         metadata = {
             key: value
             for body in (chosen.body, thread.body, body)
-            for key, value in read_object(body, "metadata").items()
+            for key, value in read_object_field(body, "metadata").items()
         }
         return {
             "assistant_id": chosen.id,
@@ -96,15 +104,15 @@ class DriveQueues:
             "status": "pending",
             "multitask_strategy": body.get("multitask_strategy", "enqueue"),
             "by": person.name,
-            "submitted": build_submission(self.client.options, read_object(body, "metadata"), person),
+            "submitted": build_submission(self.client.options, read_object_field(body, "metadata"), person),
             "server": self._me,
             "kwargs": {
                 **_drive_kwargs(body, chosen.body),
-                "stream_mode": read_strings(body, "stream_mode") or ["values"],
+                "stream_mode": read_string_list_field(body, "stream_mode") or ["values"],
                 "protocol": is_protocol,
                 "temporary": bool(thread.body.get("temporary")),
             },
-            **({} if person.has_role("drive") else {"only": [*standing.waits]}),
+            **({} if person.has_role("drive") else {"only": [*standing.open_interrupts]}),
         }, max(0.0, float(body.get("after_seconds") or 0))
 
     async def _wait_for_thread_standing(
@@ -218,7 +226,7 @@ class DriveQueues:
             await drive_process.start_drive(
                 work, lambda child: self._record_drive_process(drive.id, child, before, run)
             )
-            await self._turns.wait_for_exit(run, self._children[drive.id])
+            await self._turns.wait_for_exit_or_cancel(run, self._children[drive.id])
         except drive_process.DriveDiedError:
             pass  # as one that dies later
         except Exception:
@@ -228,7 +236,7 @@ class DriveQueues:
         now = served.served(self.home, "drive", drive.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
-        if now and now.body["status"] in BUSY and self._retry_killed_drive(now):  # its process was killed
+        if now and now.body["status"] in BUSY and self._requeue_killed_drive(now):  # its process was killed
             return await self._run_drive(served.served(self.home, "drive", drive.id) or now)
         with suppress(InterlockError, KeyError):
             thread = self.threads.find_thread(drive.thread)
@@ -236,7 +244,7 @@ class DriveQueues:
 
     async def _forget_process_and_release_turn(self, drive: str, run: str) -> None:
         self._children.pop(drive, None)
-        await self._turns.release(run)
+        await self._turns.release_turn(run)
 
     def _record_drive_process(
         self, drive: str, child: drive_process.Child, step_before: int | None, run: str
@@ -245,7 +253,7 @@ class DriveQueues:
         if drive in self._stopping:
             raise InterlockError("It was cancelled before it began.")
         self._children[drive] = child
-        process = [*drive_process.child_identity(child)]
+        process = [*drive_process.child_process_identity(child)]
         about = {"status": "running", "before": step_before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
@@ -307,7 +315,7 @@ class DriveQueues:
         if rollback:
             await self._roll_back_thread(drive, about)
 
-    async def _roll_back_thread(self, one: served.Served, about: Mapping[str, str]) -> None:
+    async def _roll_back_thread(self, one: served.Served, error: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
         now = served.served(self.home, "drive", one.id)
         if now is None:
@@ -317,24 +325,24 @@ class DriveQueues:
             fresh = await self._fork_run_in_place(now.run, before)
         served.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.threads.list_drives(one.thread)][:1]
-        taken_back = {"error": about, "drives": before_it} if not now.body.get("unbegun") else None
+        taken_back = {"error": error, "drives": before_it} if not now.body.get("unbegun") else None
         served.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
 
-    def resume_drives(self) -> None:
+    def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
         found = served.all_served(self.home, "drive")
         busy = [one for one in found if one.body["status"] in BUSY]
         of_people = served.all_served(self.home, "prompt")
-        self._turns.release_abandoned([one.run for one in [*busy, *of_people]])
+        self._turns.release_turns_except([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
                 served.change(self.home, "drive", one.id, {"server": self._me})
-                work = self._adopt_drive(one) if one.body["status"] == "running" else None
+                work = self._wait_for_adopted_drive(one) if one.body["status"] == "running" else None
                 self._schedule_pending_drives(one.thread, first_work=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _STREAM_RETENTION_S:
-                served.change(self.home, "drive", old.stem, {"events": count_protocol_numbers(old)})
+                served.change(self.home, "drive", old.stem, {"events": count_protocol_event_numbers(old)})
                 old.unlink(missing_ok=True)
 
     def _is_run_driven(self, run: str) -> bool:
@@ -342,74 +350,76 @@ class DriveQueues:
         row = self.client.exact(run)
         return row is not None and row.status == "running"
 
-    async def _adopt_drive(self, one: served.Served) -> None:
+    async def _wait_for_adopted_drive(self, drive: served.Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
-        self._children[one.id] = process = drive_process.AdoptedProcess(
-            ProcessIdentity(*one.body.get("process", _NOBODY))
+        self._children[drive.id] = process = drive_process.AdoptedProcess(
+            ProcessIdentity(*drive.body.get("process", _NOBODY))
         )
-        while process.poll() is None or self._is_run_driven(one.run):
+        while process.poll() is None or self._is_run_driven(drive.run):
             await asyncio.sleep(LOOK_S)
-        await self._forget_process_and_release_turn(one.id, one.run)
-        now = served.served(self.home, "drive", one.id)
+        await self._forget_process_and_release_turn(drive.id, drive.run)
+        now = served.served(self.home, "drive", drive.id)
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
-            self._retry_killed_drive(now)
+            self._requeue_killed_drive(now)
         else:
-            served.change(self.home, "drive", one.id, {"status": "pending"})
+            served.change(self.home, "drive", drive.id, {"status": "pending"})
 
-    def _retry_killed_drive(self, one: served.Served) -> bool:
+    def _requeue_killed_drive(self, drive: served.Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
-        row, deaths = self.client.exact(one.run) if one.run else None, one.body.get("deaths", 0) + 1
-        if one.id in self._stopping or deaths > _MAX_DEATHS or (row and row.why not in ("", "died")):
-            self._record_drive_failure(one, InterlockError(_KILLED))
+        row, deaths = self.client.exact(drive.run) if drive.run else None, drive.body.get("deaths", 0) + 1
+        if drive.id in self._stopping or deaths > _MAX_DEATHS or (row and row.end_reason not in ("", "died")):
+            self._record_drive_failure(drive, InterlockError(_KILLED))
             return False
-        again = row is not None and self._has_run_taken_input(one)
+        again = row is not None and self._has_run_taken_input(drive)
         served.change(
             self.home,
             "drive",
-            one.id,
+            drive.id,
             {"status": "pending", "deaths": deaths, "again": again, "begun": False},
         )
         return True
 
-    def _has_run_taken_input(self, one: served.Served) -> bool:
+    def _has_run_taken_input(self, drive: served.Served) -> bool:
         """Return whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
-        if (before := one.body.get("before")) is None:
+        if (before := drive.body.get("before")) is None:
             return True
-        if "resume" in (one.body["kwargs"]["command"] or {}):
-            return not threads.list_waiting(self.client.options, one.run)
-        return self.client.checkpoints(one.run)[-1].step > before
+        if "resume" in (drive.body["kwargs"]["command"] or {}):
+            return not threads.list_waiting(self.client.options, drive.run)
+        return self.client.checkpoints(drive.run)[-1].step > before
 
 
-def _drive_kwargs(given: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
+def _drive_kwargs(body: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
-    asked = {**given, **derive_config_and_context(given)}
-    config, default = read_object(asked, "config"), read_object(assistant, "config")
-    configurable = {**read_object(default, "configurable"), **read_object(config, "configurable")}
+    asked = {**body, **derive_config_and_context(body)}
+    config, default = read_object_field(asked, "config"), read_object_field(assistant, "config")
+    configurable = {**read_object_field(default, "configurable"), **read_object_field(config, "configurable")}
     return {
-        "input": given.get("input"),
-        "command": given.get("command"),
-        "config": _add_user_fields({**default, **config, "configurable": configurable}),
-        "context": _strip_user_fields({**read_object(assistant, "context"), **read_object(asked, "context")}),
-        "checkpoint": _requested_checkpoint(given),
-        "interrupt_before": given.get("interrupt_before"),
-        "interrupt_after": given.get("interrupt_after"),
-        "subgraphs": bool(given.get("stream_subgraphs")),
-        "resumable": bool(given.get("stream_resumable")),
+        "input": body.get("input"),
+        "command": body.get("command"),
+        "config": _replace_user_fields({**default, **config, "configurable": configurable}),
+        "context": _strip_user_fields(
+            {**read_object_field(assistant, "context"), **read_object_field(asked, "context")}
+        ),
+        "checkpoint": _requested_checkpoint(body),
+        "interrupt_before": body.get("interrupt_before"),
+        "interrupt_after": body.get("interrupt_after"),
+        "subgraphs": bool(body.get("stream_subgraphs")),
+        "resumable": bool(body.get("stream_resumable")),
         "webhook": None,
         "feedback_keys": None,
         "graph_id": assistant["graph_id"],
     }
 
 
-def _strip_user_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in given.items() if key not in USER_KEYS}
+def _strip_user_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in USER_KEYS}
 
 
-def _add_user_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+def _replace_user_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config with what a graph finds of the user, whatever a program gave for that."""
-    known = {**_strip_user_fields(read_object(config, "configurable")), **configurable_user_fields()}
+    known = {**_strip_user_fields(read_object_field(config, "configurable")), **configurable_user_fields()}
     return (
         {**config, "configurable": known}
         if known
@@ -429,8 +439,8 @@ _RESERVED_KEYS = (
 )
 
 
-def _requested_checkpoint(given: Mapping[str, Any]) -> dict[str, Any]:
-    at = {**read_object(given, "checkpoint")}
-    if name := given.get("checkpoint_id"):
+def _requested_checkpoint(body: Mapping[str, Any]) -> dict[str, Any]:
+    at = {**read_object_field(body, "checkpoint")}
+    if name := body.get("checkpoint_id"):
         at["checkpoint_id"] = name
     return {key: at[key] for key in ("checkpoint_id", "checkpoint_ns") if at.get(key)}

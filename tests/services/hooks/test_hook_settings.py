@@ -6,7 +6,7 @@ import pytest
 from folders import table
 
 from interlock.services.config.settings import HookLayer
-from interlock.services.hooks.hook_settings import HookBook, build_matcher, event_subjects, load_hooks
+from interlock.services.hooks.hook_settings import HookBook, build_matcher, load_hooks, names_of_event_subject
 from interlock.state.errors import ConfigError
 
 TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
@@ -68,8 +68,10 @@ def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
     found, problem = build_matcher("BeforeTool", text)
-    assert problem == "" and found.is_matching(event_subjects("BeforeTool", tool, {"tool_input": args}))
-    assert not found.is_matching(event_subjects("BeforeTool", "glob", {"tool_input": args}))
+    assert problem == "" and found.is_matching(
+        names_of_event_subject("BeforeTool", tool, {"tool_input": args})
+    )
+    assert not found.is_matching(names_of_event_subject("BeforeTool", "glob", {"tool_input": args}))
 
 
 def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> None:

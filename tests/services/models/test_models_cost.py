@@ -164,10 +164,10 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
 
     first = told()
     with monkeypatch.context() as patched:
-        patched.setattr(facts, "look_up_model", pytest.fail)
+        patched.setattr(facts, "look_up_table_entry", pytest.fail)
         assert told() == first and first[1]
     monkeypatch.setattr(facts, "table_edition", lambda: "tomorrow")
-    monkeypatch.setattr(facts, "look_up_model", Mock(return_value=TableEntry(7, None)))
+    monkeypatch.setattr(facts, "look_up_table_entry", Mock(return_value=TableEntry(7, None)))
     assert told() == ((7, True), [], None)
 
 

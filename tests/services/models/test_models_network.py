@@ -20,7 +20,7 @@ from interlock.services.models.network import (
     check_proxies,
     describe_network_settings,
     find_certificate_file,
-    normalized_client_environment,
+    temporary_client_environment,
 )
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import ModelError, UserError
@@ -162,7 +162,7 @@ def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch:
     import httpx
 
     monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:9")
-    with normalized_client_environment():
+    with temporary_client_environment():
         assert os.environ["ALL_PROXY"] == "socks5://127.0.0.1:9"
         httpx.Client().close()
     assert os.environ["ALL_PROXY"] == "socks://127.0.0.1:9"
