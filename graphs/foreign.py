@@ -40,20 +40,20 @@ from interlock.graphs.foreign_requests import (
 )
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
-    attach_saver,
     compile_graph,
-    declared_types,
+    copy_with_saver,
     input_fields,
     is_graph,
     node_timeouts,
     replace_interrupt,
     server_runtime,
     stream_custom_parts,
+    types_named_by_graph,
 )
 from interlock.graphs.node_contract import restore_types_from_json
 from interlock.graphs.node_errors import NodeError, attribute_node_errors, node_error_line
 from interlock.graphs.pipeline import Ending, Pipeline
-from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
+from interlock.graphs.stored_values import StoredForm, hide_input, own_serializer_of_graph, reveal_input
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
@@ -116,7 +116,7 @@ class ForeignGraph:
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
-        return attach_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
+        return copy_with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
 
     def unbounded(self) -> list[str]:
         """LangGraph bounds loops at run time."""
@@ -181,7 +181,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def title(self, input: WorkflowInput) -> str:
-        if hiding_serializer(self.graph):
+        if own_serializer_of_graph(self.graph):
             return self.name
         given = input.given if isinstance(input, ForeignInput) else None
         prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
@@ -200,7 +200,7 @@ class ForeignWorkflow(Pipeline):
             first = {"input": given}
         else:
             first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
-        serde = hiding_serializer(self.graph)
+        serde = own_serializer_of_graph(self.graph)
         return hide_input(serde, first) if serde else first
 
     @override
@@ -211,7 +211,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        first = reveal_input(hiding_serializer(self.graph), first)
+        first = reveal_input(own_serializer_of_graph(self.graph), first)
         alone = "input" if self.takes_any_value else _WHOLE
         return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
@@ -249,7 +249,7 @@ class ForeignWorkflow(Pipeline):
     @override
     def thread_format(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
-        return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
+        return StoredForm(self.types, serde, own_serializer_of_graph(self.graph) is not None)
 
     @override
     def check_writable(self) -> None:
@@ -312,7 +312,7 @@ class ForeignWorkflow(Pipeline):
                 with deps.cancel.guarded(), isolate_output_and_exits():
                     if self.factory:
                         made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
-                        app = attach_saver(made, app.checkpointer, app.store)
+                        app = copy_with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
                         from interlock.nodes.guarded_tools import guard_tool_node
 
@@ -362,7 +362,7 @@ def from_langgraph(
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
-    if hides := hiding_serializer(compiled):
+    if hides := own_serializer_of_graph(compiled):
         notes = (*notes, _READABLE.format(type(hides).__name__))
     kind = input_model(compiled, name)
     return ForeignWorkflow(
@@ -375,7 +375,7 @@ def from_langgraph(
         outcome="",
         prompt_field=prompt_field_of(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
-        types=frozenset(declared_types(compiled) | {(one.__module__, one.__name__) for one in types}),
+        types=frozenset(types_named_by_graph(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
     )
 

@@ -154,14 +154,14 @@ class ForeignCallbacks(StreamingHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if isinstance(error, GraphBubbleUp):  # it waits for an answer, and starts again with it
             if known := self._tools.pop(run_id, None):
-                TOOL_CALL.set(known.around)
+                TOOL_CALL.set(known.outer_call)
         else:
             self._emit_tool_end(run_id, "error", exception_line(error, 1_000))
 
     def _emit_tool_end(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:
             return
-        TOOL_CALL.set(known.around)
+        TOOL_CALL.set(known.outer_call)
         ms = round((time.perf_counter() - known.started) * 1000)
         self._deps.emit(
             ToolResultEvent(
@@ -174,7 +174,7 @@ class _ToolCall(NamedTuple):
     name: str
     call: str
     started: float
-    around: str
+    outer_call: str
     """Id of the tool call that it is made in; empty: none."""
 
 

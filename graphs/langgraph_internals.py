@@ -115,7 +115,7 @@ def unconditional_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
     return [(one.channel, one.value) for one in entries if one.channel.startswith((EDGE, "join:"))]
 
 
-def node_parts(compiled: Any, node: str) -> Iterator[Any]:
+def code_parts_of_node(compiled: Any, node: str) -> Iterator[Any]:
     """What a node calls: its function, tool node or graph, and the routers behind it."""
     yield compiled.nodes[node].bound
     branches = getattr(getattr(compiled, "builder", None), "branches", {})
@@ -333,7 +333,7 @@ def _allow_sync_without_saver() -> None:
         loop._put_checkpoint_fut = _NothingToSave()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
-def attach_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
+def copy_with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
     made = _submit_every_task(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
@@ -401,7 +401,7 @@ def node_timeouts(compiled: Any) -> dict[str, float]:
     return found
 
 
-def declared_types(compiled: Any) -> set[tuple[str, ...]]:
+def types_named_by_graph(compiled: Any) -> set[tuple[str, ...]]:
     """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
     found: set[tuple[str, ...]] = set()
     for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
@@ -412,7 +412,7 @@ def declared_types(compiled: Any) -> set[tuple[str, ...]]:
     return found
 
 
-def storable_types() -> frozenset[tuple[str, ...]]:
+def types_stored_in_any_graph() -> frozenset[tuple[str, ...]]:
     """Classes that LangGraph stores and loads again in any graph, and some plain values of other packages."""
     return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _PLAIN_VALUES
 

@@ -167,9 +167,9 @@ class Pipeline:
     def title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
         if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
-            return _words_of_value(prompt)
+            return _title_part(prompt)
         given = input.model_dump(exclude=set(WorkflowInput.model_fields), exclude_defaults=True)
-        parts = [name if value is True else _words_of_value(value) for name, value in given.items()]
+        parts = [name if value is True else _title_part(value) for name, value in given.items()]
         return " · ".join(filter(None, parts)) or self.name
 
     async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
@@ -272,17 +272,17 @@ class Pipeline:
 _TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _words_of_value(value: Any) -> str:
+def _title_part(value: Any) -> str:
     """An input as a part of a title: of a conversation its last message, of calls and parts their names or texts."""
     match value:
         case str():
             return value
         case {"role": _, "content": content}:
-            return _words_of_value(content)
+            return _title_part(content)
         case [*_, {"role": _} as last]:
-            return _words_of_value(last)
+            return _title_part(last)
         case [{}, *_]:
-            return ", ".join(map(_words_of_value, cast("list[Any]", value)))
+            return ", ".join(map(_title_part, cast("list[Any]", value)))
         case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
             return text
         case _:

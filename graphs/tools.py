@@ -54,7 +54,7 @@ from interlock.nodes.tools_questions import (
     take_input,
     take_review,
 )
-from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
+from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,
@@ -108,7 +108,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
         call, result = recorded_call_and_result(context.journal, values["message"], index, outcomes[index])
-        sent = result_as_sent(context.transcript, outcomes[index].get("record", ""), result)
+        sent = result_for_model(context.transcript, outcomes[index].get("record", ""), result)
         fields = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
         responses.append({"id": call.id, "name": call.name, **fields})
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)

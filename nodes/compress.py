@@ -15,7 +15,7 @@ from interlock.nodes.compress_snapshot import (
     dropped_memory_files,
     find_cut,
     messages_after_cut,
-    opening_length,
+    opening_message_count,
     parse_snapshot,
     should_attempt_snapshot,
     snapshot_xml,
@@ -191,7 +191,7 @@ async def _ask_for_snapshot(state: CompressState, task: list[Message], runtime: 
     messages = transcript.read(state["head"])
     if count_tokens(messages[:split]) > state["token_limit"]:
         messages = transcript.read(state["base"])
-    part = curate_history(messages[opening_length(messages) : split])
+    part = curate_history(messages[opening_message_count(messages) : split])
     system = Message(role="system", content=load_prompt("compress/system").text())
     asked = [system, *part, *task]
     return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
@@ -238,7 +238,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         "label": label,
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": _tokens_if_still_long(state, runtime.context, before - after),
+        "compress_failed_at": _tokens_left_if_still_long(state, runtime.context, before - after),
         "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
@@ -246,7 +246,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     }
 
 
-def _tokens_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
+def _tokens_left_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
     """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
     left = ConversationSize(state["tokens"] - saved, state["token_limit"])
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
@@ -282,7 +282,7 @@ def _compressed_conversation(state: CompressState, deps: Deps, snapshot: str) ->
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
     rest = messages_after_cut(messages, Cut(state["split"], state["carried"]))
-    opening = messages[: opening_length(messages)]
+    opening = messages[: opening_message_count(messages)]
     dropped = [
         m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
     ]

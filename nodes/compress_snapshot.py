@@ -69,7 +69,7 @@ class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
     """Why an answer contains no usable snapshot, in words a model can act on."""
 
 
-def opening_length(messages: Sequence[Message]) -> int:
+def opening_message_count(messages: Sequence[Message]) -> int:
     """Number of messages before the conversation proper: system prompt, environment, memory files' rules."""
     for index, message in enumerate(messages):
         if message.role != "system" and message.origin != "context":
@@ -84,7 +84,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     the cut comes before the first complete round of calls after that point, and the task's request is carried along.
     So it is where that message is a nudge or a hook's, which begins no task.
     """
-    first = opening_length(messages)
+    first = opening_message_count(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
     new = _index_after_snapshot(messages, first)
@@ -148,10 +148,10 @@ def conversation_size(deps: Deps, state: Sized) -> ConversationSize:
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
     if not known:
         return ConversationSize(count_tokens(history), limit)
-    return ConversationSize(known, limit, count_tokens(unsent_messages(history)))
+    return ConversationSize(known, limit, count_tokens(messages_after_last_answer(history)))
 
 
-def unsent_messages(history: Sequence[Message]) -> Sequence[Message]:
+def messages_after_last_answer(history: Sequence[Message]) -> Sequence[Message]:
     """Messages after the last answer."""
     for index in range(len(history), 0, -1):
         if history[index - 1].role == "assistant":

@@ -64,7 +64,7 @@ def submit_to_run_loop(
 ) -> Future[T]:
     """Run `work` in the run's event loop, for code in a thread. Raises `UserError` in that loop's own thread.
 
-    `instead`: what an async node calls.
+    `async_call`: what an async node calls.
     """
     drive = _current_drive()
     if drive is None or _is_loop_of_this_thread(drive.loop):

@@ -31,8 +31,8 @@ from interlock.nodes.current_run import (
 )
 from interlock.nodes.effects import EffectEntry, node_path, run_effect, run_effect_sync
 from interlock.nodes.hooks import request_hook_outcome, wrap_hook_text
-from interlock.nodes.requests import fire_notification_hooks, rejection_result, write_request
-from interlock.nodes.tools_approval import store_grant
+from interlock.nodes.requests import fire_request_notification_hooks, rejection_result, write_request
+from interlock.nodes.tools_approval import store_always_choice
 from interlock.nodes.tools_results import (
     hook_names,
     hook_reason,
@@ -189,7 +189,7 @@ async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, rea
         request = await _approval_request(call, key, verdict, reason)
         write_request(call.runtime, request)
         if is_hooked(call.hook_state, "Notification"):
-            await fire_notification_hooks(deps, request, call.runtime.stream_writer)
+            await fire_request_notification_hooks(deps, request, call.runtime.stream_writer)
     if (answer := deps.approvals.answer(key)) is None:
         await _park_with_siblings(deps.info.run, call.task, key)
     assert answer is not None
@@ -200,7 +200,7 @@ async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, rea
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
     rule = own or deps.policy.always_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
-    await store_grant(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
+    await store_always_choice(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 

@@ -296,7 +296,7 @@ def _is_repeated(keys: Sequence[str], length: int, times: int) -> bool:
     return len(last) == times * length and all(last[i] == last[i % length] for i in range(len(last)))
 
 
-def is_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
+def is_call_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
     """Whether the last call, one of a cycle, was answered otherwise each time, but for times. Ends when all keys that
     are remembered are that cycle."""
     if _is_repeated(keys, length, REPEATS * LONGEST_CYCLE // length):

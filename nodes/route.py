@@ -30,18 +30,20 @@ _ABSTAINED: RouteState = {"label": "abstained"}
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Runs first. What fails under `auto` is replaced; a model requested by name only if the input excludes it."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
-    deps, gone = runtime.context, resolve_unavailable_models(runtime, state)
+    deps, unavailable = runtime.context, resolve_unavailable_models(runtime, state)
     failed = state.get("failed_model") if state["model"] == AUTO else state["model"]
     model = deps.models.resolve(failed) if failed else ""
-    if not model or (state["model"] != AUTO and gone.get(model) != EXCLUDED):
+    if not model or (state["model"] != AUTO and unavailable.get(model) != EXCLUDED):
         return fresh
     models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
-    other = find_replacement_model(model, models, gone)
+    other = find_replacement_model(model, models, unavailable)
     if not other:
         return fresh
     return {
         **fresh,
-        **record_model_choice(runtime, other, "fallback", f"{model} is unavailable{_LASTING[gone[model]]}"),
+        **record_model_choice(
+            runtime, other, "fallback", f"{model} is unavailable{_LASTING[unavailable[model]]}"
+        ),
     }
 
 
@@ -140,8 +142,8 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     deps = runtime.context
     usual = deps.models.resolve(AUTO)
     models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
-    gone = resolve_unavailable_models(runtime, state)
-    usable = [m for m in models if m not in gone]
+    unavailable = resolve_unavailable_models(runtime, state)
+    usable = [m for m in models if m not in unavailable]
     reason = "no strategy before had a reason to choose another"
     if usable and usable[0] != usual:
         reason = f"{usual} is unavailable"
@@ -170,7 +172,7 @@ def resolve_unavailable_models(runtime: Runtime[Deps], state: RouteState) -> dic
     return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
 
 
-def find_replacement_model(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
+def find_replacement_model(model: str, models: Sequence[str], unavailable: Mapping[str, str]) -> str:
     """Which of `models` (the settings', in order) replaces an unavailable one; empty: none.
 
     A model not among them is only replaced by one of its provider: there may be no key for others.
@@ -180,7 +182,7 @@ def find_replacement_model(model: str, models: Sequence[str], gone: Mapping[str,
         candidates = [*models[at + 1 :], *models[:at][::-1]]
     else:
         candidates = [m for m in models if _provider_of(m) == _provider_of(model)]
-    return next((m for m in candidates if m not in gone and m != model), "")
+    return next((m for m in candidates if m not in unavailable and m != model), "")
 
 
 def _provider_of(model: str) -> str:

@@ -136,7 +136,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
 )
 async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """A valid `complete_task` ends it; open questions send it back, once, and never in the last turn."""
-    if successful_calls(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
+    if successful_calls_in_reply(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
         if state["scratchpad"]["questions"] and not state["sent_back"] and not state["recovering"]:
             return {"label": "open questions", "answer": state["reply"]}
         return {"label": "complete", "reason": "goal", "answer": state["reply"]}
@@ -157,7 +157,9 @@ async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
 @node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
 async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Lists replace the old ones; findings and ignored paths are appended."""
-    calls = successful_calls(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
+    calls = successful_calls_in_reply(
+        runtime.context.transcript, state["head"], state["reply"], "update_scratchpad"
+    )
     if not calls:
         return {}
     pad = state["scratchpad"]
@@ -282,7 +284,7 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
             return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
 
 
-def successful_calls(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
+def successful_calls_in_reply(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
     """Successful calls of `name` in the reply (their answers come later in the chain), in order."""
     asked = transcript.message(reply).tool_calls
     answers = map(transcript.message, transcript.ids(head, len(asked)))

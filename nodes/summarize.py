@@ -231,7 +231,7 @@ def stack_traces(text: str) -> list[str]:
     found: list[str] = []
     at = 0
     while at < len(lines):
-        end = _trace_end(lines, at)
+        end = _trace_end_index(lines, at)
         if end > at:
             found.append("\n".join(lines[at:end]))
         at = max(end, at + 1)
@@ -256,7 +256,7 @@ def texts_missing_from(wanted: Iterable[str], text: str) -> list[str]:
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
 
 
-def _trace_end(lines: Sequence[str], at: int) -> int:
+def _trace_end_index(lines: Sequence[str], at: int) -> int:
     """Index after the trace that starts at `at`; `at` itself if none does."""
     if _PYTHON.match(lines[at]):
         return _python_trace_end(lines, at)

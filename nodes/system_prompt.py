@@ -43,7 +43,7 @@ class PromptFacts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def lacks(self, section: PromptSection, agent: bool) -> str:
+    def missing_conditions(self, section: PromptSection, agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
             *(() if section.shared else (not agent,)),
@@ -58,7 +58,7 @@ class PromptFacts:
 def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
-    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_tool_usable(t, has)]
+    tools = [t for t in deps.toolset.declare_tools() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.server_views() if v.status == "connected")
@@ -103,7 +103,7 @@ _SLOTS: Mapping[str, _Slots] = {
         "system": platform.system(),
     },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
-    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_text, facts.tools))},
+    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_description, facts.tools))},
     "task/mcp": lambda facts, _rules, _deps: {"servers": _servers_text(facts.servers)},
     "main/servers": lambda facts, _rules, _deps: {
         "servers": _servers_text([v for v in facts.servers if v.instructions])
@@ -184,7 +184,7 @@ def _instruction_lines(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps
 _PLAIN = ("string", "integer", "number", "boolean")
 
 
-def _tool_text(tool: ToolDeclaration) -> str:
+def _tool_description(tool: ToolDeclaration) -> str:
     properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
     properties.pop(WAIT, None)  # it adds words to every tool, and small models do better without
     required: Sequence[str] = tool.parameters.get("required", ())
@@ -283,7 +283,7 @@ async def _gather_sections(
 ) -> SystemPromptState:
     await deps.mcp.wait_until_ready()
     agent, facts = bool(state.get("agent")), collect_facts(state, deps)
-    lacks = {section.name: facts.lacks(section, agent) for section in table}
+    lacks = {section.name: facts.missing_conditions(section, agent) for section in table}
     return {
         "sections": [name for name, lacking in lacks.items() if not lacking],
         "left_out": {name: lacking for name, lacking in lacks.items() if lacking},

@@ -11,7 +11,7 @@ from interlock.nodes.context import format_memory_file
 from interlock.nodes.plan import PLANNED, phase_under_review, plan_mode_after_calls, record_chart_events
 from interlock.nodes.tools_approval import require_tool_info
 from interlock.nodes.tools_questions import check_plan_approval
-from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
+from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
 from interlock.prompts import load_prompt
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled_result, parse_outcome
 from interlock.state.context import MEMORY
@@ -118,7 +118,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         for i in range(state["count"])
     ]
     shown = [
-        (call, result_as_sent(deps.transcript, record, result))
+        (call, result_for_model(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
     names = [call.name for call in deps.transcript.message(state["message"]).tool_calls]
@@ -236,7 +236,7 @@ def _plan_mode_slice(state: ToolsState) -> PlanMode:
 
 
 def _risk_of_tool(deps: Deps, name: str) -> str:
-    info = deps.toolset.info(name)
+    info = deps.toolset.tool_info(name)
     return info.risk if info else ""
 
 

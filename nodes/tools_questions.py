@@ -23,7 +23,7 @@ from interlock.nodes.tools_results import (
     EXECUTED,
     call_status_after,
     filled_forms,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
     recorded_result,
     should_fire_after_tool,
@@ -54,10 +54,10 @@ INPUT_WANTED = "input_wanted"
 @node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: asking is harmless, and the answer is the person's own."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
-    preview = await deps.toolset.preview(call, ())
+    preview = await deps.toolset.preview_call(call, ())
     request = ApprovalRequest(
         attempt=key,
         what="question",
@@ -80,7 +80,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 )
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
@@ -115,7 +115,7 @@ def _ended_call_update(state: ExecuteState, event: str, otherwise: str) -> Execu
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read_plan, path)
@@ -124,7 +124,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
-    sha256 = deps.toolset.now(str(path))
+    sha256 = deps.toolset.current_digest(str(path))
     request = ApprovalRequest(
         attempt=key,
         what="review",
@@ -161,7 +161,7 @@ def _read_plan(path: Path | None) -> str:
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
@@ -172,7 +172,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     if isinstance(edited, str) and edited.strip():
         await await_despite_cancel(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
         text = edited
-    elif deps.toolset.now(file.path) != file.on_disk:
+    elif deps.toolset.current_digest(file.path) != file.on_disk:
         return {"label": "changed since"}
     else:
         text = request.preview
@@ -236,7 +236,7 @@ _KILLED = "The run was killed or stopped while this call ran."
 @node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     reason = (
         f"{state.get('cause') or _KILLED} The call may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
@@ -247,7 +247,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         kind="outcome",
         call=call,
         reason=reason,
-        preview=deps.toolset.summary(call),
+        preview=deps.toolset.summarize_call(call),
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
@@ -263,7 +263,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
@@ -288,12 +288,12 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The reason attributes the server's words to the server and says what an answer does."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     asks = (state.get("asks") or 0) + 1
     form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
     # A server may ask after it has done something; nothing of the call stays open while a run waits.
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
         attempt=key,
@@ -301,8 +301,8 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         asked=asks,
         kind="question",
         call=call,
-        reason=f"The MCP server that does {deps.toolset.summary(call)!r} asks for this, and gets your answer{several}. "
-        f"The call failed without, and is then made again{twice}. Reject to leave it.",
+        reason=f"The MCP server that does {deps.toolset.summarize_call(call)!r} asks for this, and gets your "
+        f"answer{several}. The call failed without, and is then made again{twice}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
         questions=form_questions(form),
@@ -320,7 +320,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     again = key.next.attempt
     another = has_server_changed(deps, request)

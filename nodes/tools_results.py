@@ -34,7 +34,7 @@ _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
-def load_attempt(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
+def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, call_key_of(state)
     return deps, key, deps.journal.call(key)
@@ -86,7 +86,7 @@ def recorded_call_and_result(
     return journal.call(key), recorded_result(journal, key)
 
 
-def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
+def result_for_model(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
     """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
@@ -101,7 +101,7 @@ def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> T
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
     call, raw = deps.journal.call(key), recorded_result(deps.journal, key)
-    sent = result_as_sent(deps.transcript, record, raw)
+    sent = result_for_model(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
@@ -112,7 +112,7 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
         error=result.error,
         duration_ms=duration if isinstance(duration, int) else 0,
         diff=str(result.meta.get("diff") or ""),
-        summary=deps.toolset.summary(call),
+        summary=deps.toolset.summarize_call(call),
         exit=str(result.meta.get("signal") or (f"exit {code}" if code else "")),
     )
 
@@ -129,12 +129,12 @@ def should_fire_after_tool(state: CallResult) -> bool:
 
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if not mode or info is None:
         return None
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
-    why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
+    why = deps.modes.refusal(mode, call, info.name, deps.toolset.written_paths(call))
     return error_result("mode_restriction", why) if why else None
 
 

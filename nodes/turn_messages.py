@@ -162,7 +162,7 @@ class _OutputAges:
         while self.newer_tokens > KEPT_OUTPUT_TOKENS and self.newer and self.newer[0][0] < self.unseen:
             index, size = self.newer.popleft()
             self.newer_tokens -= size
-            if _is_maskable(messages[index], size):
+            if _is_worth_masking(messages[index], size):
                 self.older.append(index)
 
 
@@ -195,7 +195,7 @@ def tokens_freed(messages: Sequence[Message], indices: Sequence[int]) -> int:
     )
 
 
-def _is_maskable(message: Message, size: int) -> bool:
+def _is_worth_masking(message: Message, size: int) -> bool:
     """An already masked output is short, so it is never masked twice."""
     if message.name in _NEVER or message.text.startswith("<tool_output_masked>"):
         return False
@@ -206,7 +206,7 @@ def _masked_preview(message: Message) -> str:
     """Both ends; for shell output, whole lines and those on how the command ended."""
     text = message.text
     if message.name not in SHELL:
-        return _both_ends(text, _PREVIEW_CHARS)
+        return _keep_both_ends(text, _PREVIEW_CHARS)
     lines = text.splitlines()
     if len(lines) <= 2 * _PREVIEW_LINES:
         return "\n".join(map(_cut_line, lines))
@@ -217,10 +217,10 @@ def _masked_preview(message: Message) -> str:
 
 
 def _cut_line(line: str) -> str:
-    return line if len(line) <= _LINE_CHARS else _both_ends(line, _LINE_CHARS // 2)
+    return line if len(line) <= _LINE_CHARS else _keep_both_ends(line, _LINE_CHARS // 2)
 
 
-def _both_ends(text: str, each: int) -> str:
+def _keep_both_ends(text: str, each: int) -> str:
     return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
 
 
@@ -234,7 +234,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     mode = deps.modes.get(state.get("mode", ""))
     tools: list[ToolDeclaration] = []
     withheld: list[ToolDeclaration] = []
-    for tool in deps.toolset.declarations():
+    for tool in deps.toolset.declare_tools():
         offered = (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]

@@ -12,7 +12,7 @@ from interlock.nodes.loop_detectors import (
     append_call_key,
     describe_cycle,
     hash_call,
-    is_polling,
+    is_call_polling,
     repeated_cycle_length,
     shorten_text,
 )
@@ -68,7 +68,7 @@ class StreamWatch:
         found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
         return ": ".join(found) if found else None
 
-    def found(self, reply: Reply) -> dict[str, str]:
+    def find_loop(self, reply: Reply) -> dict[str, str]:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             kind, _, detail = (reply.problem or "").partition(": ")
@@ -81,7 +81,7 @@ class StreamWatch:
             names.append(call.name)
             self.keys = append_call_key(self.keys, hash_call(call.name, call.args))
             length = 0 if loop else repeated_cycle_length(self.keys)
-            if length and not is_polling(self.keys, length, self._history):
+            if length and not is_call_polling(self.keys, length, self._history):
                 loop = {"kind": "tool_call", "detail": describe_cycle(names, length, call.args)}
         return loop or self._find_repeated_answer(reply.message)
 
@@ -129,7 +129,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
-    found = watch.found(reply)  # which adds the answer's calls to the keys
+    found = watch.find_loop(reply)  # which adds the answer's calls to the keys
     update: TurnState = {
         "candidate": reply.record,
         "finish_reason": reply.finish_reason or "",
@@ -261,7 +261,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     reason = state.get("finish_reason", "")
     if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
-        return _end_update("error", "blocked", text)
+        return _failed_reply_update("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _reply_problem(message, reason, answers_tool)
     if not problem:
@@ -279,7 +279,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     again_with = f"Try again with: {runtime.context.info.command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
-    return _end_update("invalid_stream", "invalid_stream", text)
+    return _failed_reply_update("invalid_stream", "invalid_stream", text)
 
 
 @node(
@@ -313,7 +313,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "again"}
 
 
-def _end_update(status: str, kind: str, message: str) -> TurnState:
+def _failed_reply_update(status: str, kind: str, message: str) -> TurnState:
     label = "error" if status == "error" else "invalid"
     return {"label": label, "turn_status": status, "error": {"type": kind, "message": message}}
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import conversation_size, count_tokens, unsent_messages
+from interlock.nodes.compress_snapshot import conversation_size, count_tokens, messages_after_last_answer
 from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update, warn_hook_request_ignored
 from interlock.nodes.turn_messages import (
     REQUEST,
@@ -106,7 +106,7 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    plain = sum(map(estimate_message, unsent_messages(history) if known else history))
+    plain = sum(map(estimate_message, messages_after_last_answer(history) if known else history))
     estimated = deps.models.scale_estimate(model, plain)
     remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:

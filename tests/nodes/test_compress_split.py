@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.compress_snapshot import Cut, find_cut, messages_after_cut, opening_length
+from interlock.nodes.compress_snapshot import Cut, find_cut, messages_after_cut, opening_message_count
 from interlock.state.messages import Message, ToolCall, open_calls
 
 OPENING = [
@@ -30,7 +30,7 @@ def answer(call: str, text: str = "x") -> Message:
 
 
 def _dropped(messages: list[Message], cut: Cut) -> list[Message]:
-    first = opening_length(messages)
+    first = opening_message_count(messages)
     return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.kept_request]
 
 
@@ -63,7 +63,7 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
     cut = find_cut(messages, preserve)
     if cut is None:
         return
-    first = opening_length(messages)
+    first = opening_message_count(messages)
     gone, left = _dropped(messages, cut), messages_after_cut(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
@@ -87,7 +87,7 @@ def test_no_more_is_kept_than_the_share_a_round_and_the_request(
     cut = find_cut(messages, preserve)
     if cut is None or cut.kept_request >= 0:
         return
-    body = messages[opening_length(messages) :]
+    body = messages[opening_message_count(messages) :]
     sizes = {id(m): len(m.model_dump_json(exclude_defaults=True)) for m in body}
     before = sum(sizes[id(m)] for m in _dropped(messages, cut))
     if before < sum(sizes.values()) * (1 - preserve):
