@@ -135,7 +135,7 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
     if "tool_declarations" in state.get("off", []) or not state.get("alone"):
         return {"tools": ""}
     deps = runtime.context
-    text = json.dumps([t.model_dump() for t in deps.toolset.declarations()], ensure_ascii=False)
+    text = json.dumps([t.model_dump() for t in deps.toolset.declare_tools()], ensure_ascii=False)
     record = deps.transcript.append("", [Message(role="system", content=text)])
     return {"tools": record, "tokens": {**state["tokens"], "tool_declarations": estimate_tokens(text)}}
 

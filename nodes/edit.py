@@ -132,7 +132,7 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
     earlier = [] if state.get("source") else earlier_calls(deps, state["message"], state["index"])
-    found = await deps.toolset.file(call, earlier)
+    found = await deps.toolset.read_file_to_edit(call, earlier)
     if isinstance(found, ToolResult):
         return found
     file = None if found.data is None else decode_text_file(found.data)
@@ -496,7 +496,7 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
 async def _request_edit_approval(
     runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, asks: int
 ) -> EditState:
-    preview = await runtime.context.toolset.preview(call, [])
+    preview = await runtime.context.toolset.preview_call(call, [])
     if preview.problem is not None:
         return {"label": "denied", "error": edit_error(preview.code or "not_possible", preview.problem)}
     request = ApprovalRequest(
@@ -527,7 +527,7 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
-        changed = any(deps.toolset.now(file.path) != file.on_disk for file in request.files)
+        changed = any(deps.toolset.current_digest(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
     return {"label": "refused", "error": edit_error("rejected", rejection_result(answer).content)}
 
@@ -558,7 +558,7 @@ async def _write_file(
     deps = runtime.context
     planned = row.planned if row is not None and row.state == "intent" else None
     if planned is None:
-        computed = await deps.toolset.plan(call)
+        computed = await deps.toolset.plan_change(call)
         if isinstance(computed, ToolResult):
             return computed
         if (computed.before or "") != seen:
@@ -567,7 +567,7 @@ async def _write_file(
         deps.journal.intend(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)
-    return await await_despite_cancel(deps.toolset.run(run))
+    return await await_despite_cancel(deps.toolset.run_call(run))
 
 
 def _file_changed_result(call: CallView) -> ToolResult:

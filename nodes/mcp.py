@@ -159,7 +159,7 @@ async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolRe
         return error_result("mcp_unavailable", _unavailable_reason(views[server]))
     tool = str(call.args.get("tool_name") or "read_resource")
     name = mcp_tool_name(server, tool)
-    if deps.toolset.info(name) is None:
+    if deps.toolset.tool_info(name) is None:
         prefix = mcp_tool_name(server, "")
         there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
         return error_result(

@@ -58,7 +58,7 @@ class PromptFacts:
 def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
-    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_tool_usable(t, has)]
+    tools = [t for t in deps.toolset.declare_tools() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.server_views() if v.status == "connected")

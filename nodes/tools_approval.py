@@ -67,7 +67,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
-    preview = await deps.toolset.preview(call, earlier)
+    preview = await deps.toolset.preview_call(call, earlier)
     if preview.problem is not None:
         refusal = _unpreviewable_result(preview, can_foresee_previews(deps, earlier))
         return answer_call(deps, state, call, refusal, "answered")
@@ -100,7 +100,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
 def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
     names = (call.name, require_tool_info(deps, call).name)
-    declared = (d.parameters for d in deps.toolset.declarations() if d.name in names)
+    declared = (d.parameters for d in deps.toolset.declare_tools() if d.name in names)
     schema: dict[str, Any] = next(declared, dict[str, Any]())
     if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
         return ()
@@ -146,9 +146,9 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         text = load_prompt("run/call_cancelled").text(reason="the user cancelled it")
         return answer_call(deps, state, call, cancelled_result(text), "cancel", "cancel")
     # Files that changed on disk since the request was shown.
-    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or has_server_changed(
-        deps, request
-    ):
+    if any(
+        deps.toolset.current_digest(file.path) != file.on_disk for file in request.files
+    ) or has_server_changed(deps, request):
         return {"label": "changed since"}
     if amends:
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
@@ -157,7 +157,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
     if await _is_denied_by_current_rules(deps, state, call):
         return {"label": "changed since"}
-    if info := deps.toolset.info(call.name):
+    if info := deps.toolset.tool_info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
         await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
@@ -166,7 +166,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
 
 async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if info is None:
         return False  # reported when the call runs
     if state.get("rules") == deps.policy.fingerprint():
@@ -206,7 +206,7 @@ def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState)
 
 
 def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if info is None:
         raise RunError(
             f"Tool {call.name!r} was removed after the call was decided. Put it back, then resume."
@@ -216,7 +216,7 @@ def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
 
 def can_foresee_previews(deps: Deps, earlier: Sequence[CallView]) -> bool:
     """Whether previews of later calls hold: not if a command may change any file before they run."""
-    infos = (deps.toolset.info(call.name) for call in earlier)
+    infos = (deps.toolset.tool_info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
 
 

@@ -236,7 +236,7 @@ def _plan_mode_slice(state: ToolsState) -> PlanMode:
 
 
 def _risk_of_tool(deps: Deps, name: str) -> str:
-    info = deps.toolset.info(name)
+    info = deps.toolset.tool_info(name)
     return info.risk if info else ""
 
 

@@ -70,7 +70,7 @@ def _parse_calls_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader
     message = deps.transcript.message(state["head"])
     if message.tool_calls:
         return {}
-    text, found = reader(message.text, deps.toolset.declarations())
+    text, found = reader(message.text, deps.toolset.declare_tools())
     calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
     read = normalize_call_arguments(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
     return {"head": deps.transcript.append(state["head"], [read])}
@@ -107,7 +107,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     if not message.tool_calls:
         raise RunError(f"The batch {head!r} holds no call; expected an assistant message with calls.")
     for call in message.tool_calls:
-        summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
+        summary = deps.toolset.summarize_call(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
     parsed: ToolsState = {**found, "message": head, "count": len(message.tool_calls), "stop": ""}
@@ -166,7 +166,7 @@ _FRESH: DecideState = {
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
+    by_names = call.name in MCP_BY_NAMES and deps.toolset.find_call_problem(call) is None
     if by_names and not await _is_denied_by_given_name(deps, call, state):
         named = await resolve_call_by_names(deps, call)
         if isinstance(named, ToolResult):
@@ -174,9 +174,9 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         deps.journal.amend(key.next, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
-    if deps.toolset.info(call.name) is not None:
+    if deps.toolset.tool_info(call.name) is not None:
         return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
-    near = deps.toolset.nearest(call.name)
+    near = deps.toolset.nearest_tool_names(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
     return {**_FRESH, **answer_call(deps, state, call, unknown, "unknown")}
@@ -211,7 +211,7 @@ def _redirect_to_plans_folder(
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
     deps, _, call = load_deps_key_and_call(state, runtime)
-    problem = deps.toolset.invalid(call)
+    problem = deps.toolset.find_call_problem(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
     return answer_call(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
@@ -275,7 +275,7 @@ async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -
     earlier = earlier_calls(deps, state["message"], state["index"])
     if state.get("edit_status") or not can_foresee_previews(deps, earlier):
         return False
-    return (await deps.toolset.preview(call, earlier)).code == "no_occurrence"
+    return (await deps.toolset.preview_call(call, earlier)).code == "no_occurrence"
 
 
 @node(

@@ -91,7 +91,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
 def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
     changed = call.args if key.attempt > 1 else None
     return ToolStart(
-        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summary(call), parameters=changed
+        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summarize_call(call), parameters=changed
     )
 
 
@@ -124,7 +124,7 @@ async def _run_journaled(
         planned = row.planned
     else:
         if info.effect == "file":
-            computed = await deps.toolset.plan(run.call, run)
+            computed = await deps.toolset.plan_change(run.call, run)
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
@@ -134,7 +134,7 @@ async def _run_journaled(
         if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
-    work = deps.toolset.run(replace(run, planned=planned))
+    work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)
 
 
@@ -142,7 +142,7 @@ async def _run_until_deadline(deps: Deps, run: ToolRun) -> ToolResult:
     """Run a call without effects, cut short when time is up; calls with effects enforce their own limits."""
     try:
         async with asyncio.timeout(run.time_left_s):
-            return await deps.toolset.run(run)
+            return await deps.toolset.run_call(run)
     except TimeoutError:
         return error_result(
             "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
@@ -153,7 +153,7 @@ def _can_rerun(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
     """Whether an unfinished intent may be rerun: a file's hash shows if it was written; a command has no such proof."""
     if info.effect != "file" or row.planned is None:
         return info.effect == "none"
-    return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
+    return deps.toolset.current_digest(row.planned.path) in (row.planned.before, row.planned.after)
 
 
 async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
@@ -171,7 +171,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
         raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
     if has_server_changed(deps, request):
         return server_changed_result(request)
-    changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
+    changed = [file.path for file in request.files if deps.toolset.current_digest(file.path) != file.sha256]
     if not changed:
         return None
     return error_result("stale_approval", load_prompt("run/call_stale").text(files=", ".join(changed)))

@@ -57,7 +57,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
     deps, key, call = load_deps_key_and_call(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
-    preview = await deps.toolset.preview(call, ())
+    preview = await deps.toolset.preview_call(call, ())
     request = ApprovalRequest(
         attempt=key,
         what="question",
@@ -124,7 +124,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
-    sha256 = deps.toolset.now(str(path))
+    sha256 = deps.toolset.current_digest(str(path))
     request = ApprovalRequest(
         attempt=key,
         what="review",
@@ -172,7 +172,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     if isinstance(edited, str) and edited.strip():
         await await_despite_cancel(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
         text = edited
-    elif deps.toolset.now(file.path) != file.on_disk:
+    elif deps.toolset.current_digest(file.path) != file.on_disk:
         return {"label": "changed since"}
     else:
         text = request.preview
@@ -247,7 +247,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         kind="outcome",
         call=call,
         reason=reason,
-        preview=deps.toolset.summary(call),
+        preview=deps.toolset.summarize_call(call),
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
@@ -293,7 +293,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
     # A server may ask after it has done something; nothing of the call stays open while a run waits.
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
         attempt=key,
@@ -301,8 +301,8 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         asked=asks,
         kind="question",
         call=call,
-        reason=f"The MCP server that does {deps.toolset.summary(call)!r} asks for this, and gets your answer{several}. "
-        f"The call failed without, and is then made again{twice}. Reject to leave it.",
+        reason=f"The MCP server that does {deps.toolset.summarize_call(call)!r} asks for this, and gets your "
+        f"answer{several}. The call failed without, and is then made again{twice}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
         questions=form_questions(form),

@@ -112,7 +112,7 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
         error=result.error,
         duration_ms=duration if isinstance(duration, int) else 0,
         diff=str(result.meta.get("diff") or ""),
-        summary=deps.toolset.summary(call),
+        summary=deps.toolset.summarize_call(call),
         exit=str(result.meta.get("signal") or (f"exit {code}" if code else "")),
     )
 
@@ -129,12 +129,12 @@ def should_fire_after_tool(state: CallResult) -> bool:
 
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if not mode or info is None:
         return None
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
-    why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
+    why = deps.modes.refusal(mode, call, info.name, deps.toolset.written_paths(call))
     return error_result("mode_restriction", why) if why else None
 
 

@@ -234,7 +234,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     mode = deps.modes.get(state.get("mode", ""))
     tools: list[ToolDeclaration] = []
     withheld: list[ToolDeclaration] = []
-    for tool in deps.toolset.declarations():
+    for tool in deps.toolset.declare_tools():
         offered = (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]

@@ -84,7 +84,7 @@ def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Pa
         with pytest.raises(DriveDiedError, match="died before it began"):
             asyncio.run(start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
     finally:
-        FORKER.end()
+        FORKER.stop_server()
 
 
 DEADLY = """

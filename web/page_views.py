@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.parsing import parse_since
+from interlock.cli.parsing import parse_start_time
 from interlock.cli.render.output import format_amount, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line
@@ -342,7 +342,7 @@ _COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refu
 def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
-    found = page.client.statistics(by, parse_since("30d"))
+    found = page.client.statistics(by, parse_start_time("30d"))
     rows = [[key, *_statistics_cells(sums)] for key, sums in found.items()]
     return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
 

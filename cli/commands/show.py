@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_parser
 from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
@@ -13,14 +13,14 @@ from interlock.cli.render.output import (
     format_count,
     format_dollars,
     format_duration,
-    format_path,
+    format_node_path,
     one_line,
+    print_json,
+    print_table,
+    result_paint,
     shorten,
-    show_json,
-    show_table,
-    stdout_paint,
 )
-from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.workflow_results import result_lines
 from interlock.engine.client import Agent, Call, Client, RunRow, root_node_path
 from interlock.engine.client.decision_lines import (
@@ -41,7 +41,7 @@ _CALLS = 30
 _MARKS = {"success": "✓", "cancelled": "–"}
 
 
-def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     """The newest calls with their results, each followed by who decided on it."""
     made = client.calls(run)
     if len(made) > _CALLS:
@@ -63,10 +63,10 @@ def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         waits = f" yet. To see what waits: interlock approvals {run}" if client.requests(run) else "."
         yield f"Run {run} has made no calls{waits}"
     for number_, call in enumerate(made, 1):
-        yield from lines_of_call(number_, call, paint)
+        yield from call_detail_lines(number_, call, paint)
 
 
-def lines_of_call(number_: int, call: Call, paint: Paint) -> Iterator[str]:
+def call_detail_lines(number_: int, call: Call, paint: Paint) -> Iterator[str]:
     yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:
@@ -108,31 +108,31 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     flag_argument("--calls", "list each call: who decided, when, who changed arguments"),
     flag_argument("--call ID", "show one call, by number or id, with its full output"),
-    flag_argument("--at STEP", "show state and conversation after this step", type=number_type(int, -1)),
+    flag_argument("--at STEP", "show state and conversation after this step", type=number_parser(int, -1)),
     flag_argument("--dropped", "show what compression and masking removed"),
     flag_argument("--verify", "check that every record is present and unchanged"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def show(args: Args) -> int | None:
     client = Client.for_this_user()
     run = client.run(args.run)
     if args.verify:
-        return _verify_run(client, run.run, args.json)
+        return _report_damage(client, run.run, args.json)
     if args.dropped:
-        _show_dropped(client, run.run, args.json)
+        _show_dropped_messages(client, run.run, args.json)
     elif args.at is not None:
         _show_state(client, run.run, args.at, args.json)
     elif args.call:
         _show_call(client, run.run, args.call, args.json)
     elif args.json:
-        show_json(_run_object(client, run))
+        print_json(_run_fields(client, run))
     else:
-        paint = stdout_paint()
-        paint.print_all(
-            full_call_lines(client, run.run, paint) if args.calls else run_lines(client, run, paint)
+        paint = result_paint()
+        paint.print_lines(
+            full_call_lines(client, run.run, paint) if args.calls else run_summary_lines(client, run, paint)
         )
 
 
@@ -141,14 +141,14 @@ def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     call = client.call(run, name)
     result = client.results(run).get(call.id, {})
     if as_json:
-        return show_json({**call._asdict(), "result": result})
-    paint = stdout_paint()
-    paint.print_all(lines_of_call(made.index(call) + 1, call, paint))
+        return print_json({**call._asdict(), "result": result})
+    paint = result_paint()
+    paint.print_lines(call_detail_lines(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
-        paint.print(line, reading=True)
+        paint.print_line(line, keeps_lines=True)
 
 
-def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
+def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
     taken = client.steps(run.run)
     return {
         **run._asdict(),
@@ -169,7 +169,7 @@ def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
     }
 
 
-def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     status = run.status + (f" ({run.end_reason})" if run.end_reason else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
@@ -184,17 +184,17 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _output_lines(client, run, paint),
-        _label_lines("left", _undelivered_lines(client, run)),
+        _label_first_line("left", _undelivered_lines(client, run)),
         _path_lines(client, run, paint),
         _reason_lines(client, run.run),
-        _label_lines("agents", _agent_lines(client, run.run, paint)),
+        _label_first_line("agents", _agent_lines(client, run.run, paint)),
         _plan_lines(client, run, paint),
-        _label_lines("tasks", _task_lines(client, run)),
-        call_lines(client, run.run, paint),
-        _label_lines("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
-        _label_lines("effects", _effect_lines(client, run.run, paint)),
-        _label_lines("tokens", _token_lines(client, run.run)),
-        _label_lines("decided", _answered_request_lines(client, run.run)),
+        _label_first_line("tasks", _task_lines(client, run)),
+        newest_call_lines(client, run.run, paint),
+        _label_first_line("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
+        _label_first_line("effects", _effect_lines(client, run.run, paint)),
+        _label_first_line("tokens", _token_lines(client, run.run)),
+        _label_first_line("decided", _answered_request_lines(client, run.run)),
         _next_step_lines(client, run, paint),
     ):
         lines = list(part)
@@ -207,7 +207,7 @@ _TALKING = ("main", "plan", "task")
 
 def _output_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.workflow not in _TALKING and (output := client.output(run.run)):
-        yield from _label_lines("output", result_lines(run.workflow, output, paint))
+        yield from _label_first_line("output", result_lines(run.workflow, output, paint))
 
 
 def _undelivered_files(client: Client, run: RunRow) -> list[str]:
@@ -227,7 +227,7 @@ def _undelivered_lines(client: Client, run: RunRow) -> Iterator[str]:
         yield f"not delivered: {left}"
 
 
-def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
+def _label_first_line(label: str, lines: Iterable[str]) -> Iterator[str]:
     for number_, line in enumerate(lines):
         yield f"{'' if number_ else label:<8}{line}"
 
@@ -235,7 +235,7 @@ def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
 def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := root_node_path(taken):
-        yield f"path    {format_path(root)}"
+        yield f"path    {format_node_path(root)}"
     if stopped := client.stopped_in_nodes(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
@@ -351,7 +351,7 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
 
 def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
-        yield from request_screen_lines(
+        yield from pending_request_lines(
             run.run, run.title, [r.fields for r in client.requests(run.run)], paint
         )
     elif run.status == "interrupted" or (run.status == "cancelled" and not run.error):
@@ -362,44 +362,46 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
     state = client.state(run, step)
     messages = client.messages(run, state)
     if as_json:
-        return show_json({"run": run, "step": step, "state": state, "messages": _messages_json(messages)})
-    show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
-    stdout_paint().print()
+        return print_json({"run": run, "step": step, "state": state, "messages": _message_fields(messages)})
+    print_table([(key, one_line(str(value), 100)) for key, value in state.items()])
+    result_paint().print_line()
     for message in messages:
         _show_message(message, 2000)
 
 
-def _show_dropped(client: Client, run: str, as_json: bool) -> None:
+def _show_dropped_messages(client: Client, run: str, as_json: bool) -> None:
     parts = client.dropped_messages(run)
     if as_json:
-        return show_json({"run": run, "dropped": [_messages_json(part) for part in parts]})
+        return print_json({"run": run, "dropped": [_message_fields(part) for part in parts]})
     if not parts:
-        stdout_paint().print(f"Run {run}: nothing was removed from the conversation.")
+        result_paint().print_line(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):
-        stdout_paint().print(f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —")
+        result_paint().print_line(
+            f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —"
+        )
         for message in part:
             _show_message(message, None)
 
 
-def _messages_json(messages: "Iterable[Message]") -> list[dict[str, Any]]:
+def _message_fields(messages: "Iterable[Message]") -> list[dict[str, Any]]:
     return [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
 
 
 def _show_message(message: "Message", limit: int | None) -> None:
     text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    paint = stdout_paint()
-    paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
+    paint = result_paint()
+    paint.print_line(f"{message.role}: {text[:limit]}{cut_off}", keeps_lines=True)
     for call in message.tool_calls:
-        paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+        paint.print_line(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
-def _verify_run(client: Client, run: str, as_json: bool) -> int:
+def _report_damage(client: Client, run: str, as_json: bool) -> int:
     problems = client.damage(run)
     if as_json:
-        show_json({"run": run, "problems": problems})
+        print_json({"run": run, "problems": problems})
         return 1 if problems else 0
-    stdout_paint().print_all(problems)
+    result_paint().print_lines(problems)
     if not problems:
-        stdout_paint().print(f"Run {run}: every record is present and unchanged.")
+        result_paint().print_line(f"Run {run}: every record is present and unchanged.")
     return 1 if problems else 0

@@ -15,7 +15,7 @@ from interlock.cli.render.output import (
     format_amount,
     format_count,
     format_duration,
-    format_path,
+    format_node_path,
     is_diff,
     one_line,
     shorten,
@@ -40,20 +40,20 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 def draw_graph(
     workflow: "Pipeline | str",
-    shape: str,
+    image_format: str,
     depth: int,
     run: RunRow | None,
     call: str | None = None,
-    show: Sequence[str] | None = None,
+    node_groups: Sequence[str] | None = None,
 ) -> str | bytes:
     from interlock.engine.client.diagrams import GROUPS, render_diagram
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.for_this_user().life(run.run, workflow, call) if run else None
-        return render_diagram(workflow, shape, depth, life=life)
+        return render_diagram(workflow, image_format, depth, life=life)
     path = Client.for_this_user().graph_path(run.run, _open_request_lines(run.run)) if run else None
-    return render_diagram(workflow, shape, depth, path, show=show or GROUPS)
+    return render_diagram(workflow, image_format, depth, path, show=node_groups or GROUPS)
 
 
 def _open_request_lines(run: str) -> list[str]:
@@ -78,10 +78,10 @@ def _wrap_reason(text: str) -> list[str]:
     )
 
 
-def export_run(run: RunRow, shape: str) -> str:
+def export_run(run: RunRow, export_format: str) -> str:
     """A run's export as html, md or json."""
     record = Client.for_this_user().export(run.run)
-    if shape == "json":
+    if export_format == "json":
         return visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
@@ -90,9 +90,9 @@ def export_run(run: RunRow, shape: str) -> str:
         workflow = run.workflow
     # Without the folder that draws, everything else of the run is exported.
     can_draw = has_part("diagrams")
-    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run) if can_draw else ""
+    drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run) if can_draw else ""
     text = drawn.decode() if isinstance(drawn, bytes) else drawn
-    return html_page(record, text) if shape == "html" else markdown_report(record, text)
+    return render_html_page(record, text) if export_format == "html" else render_markdown_report(record, text)
 
 
 class Part(NamedTuple):
@@ -119,7 +119,7 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def html_page(record: Record, svg: str) -> str:
+def render_html_page(record: Record, svg: str) -> str:
     """Return the run as an HTML page. `svg`: its diagram; empty: none."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
@@ -133,7 +133,7 @@ def html_page(record: Record, svg: str) -> str:
     )
 
 
-def markdown_report(record: Record, mermaid: str) -> str:
+def render_markdown_report(record: Record, mermaid: str) -> str:
     """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return escape_controls(
         "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
@@ -159,7 +159,7 @@ def _run_parts(record: Record) -> Iterator[Part]:
     yield from _table_parts(
         "Decisions of people", ("when", "who", "what", "decision"), map(_decision_row, record["answered"])
     )
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_path(record["path"])))
+    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_node_path(record["path"])))
     yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
     used = _table_parts(
         "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
@@ -190,10 +190,12 @@ def _message_text(message: Record) -> str:
 
 
 def _is_context_message(message: Record) -> bool:
-    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_text(message))
+    return message["role"] == "system" or (
+        message.get("origin") == "context" and not _taken_back_text(message)
+    )
 
 
-def _undone_text(message: Record) -> str:
+def _taken_back_text(message: Record) -> str:
     """What a person took back, if the message tells the model that."""
     content: str | Sequence[Record] = message.get("content", "")
     parts = () if isinstance(content, str) else content
@@ -212,7 +214,7 @@ def _conversation_parts(record: Record) -> Iterator[Part]:
     for message in record["messages"]:
         if message["role"] == "tool" or _is_context_message(message):
             continue
-        if text := _undone_text(message):
+        if text := _taken_back_text(message):
             yield from (Part("soft", line) for line in text.splitlines())
             continue
         if message["role"] != said:

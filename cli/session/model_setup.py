@@ -148,9 +148,9 @@ def _read_line(question: str, hidden: bool = False) -> str:
     from prompt_toolkit import PromptSession
 
     from interlock.cli.session.input_line import SessionInput
-    from interlock.cli.session.terminal_output import HeldOutput
+    from interlock.cli.session.terminal_output import BatchedOutput
 
-    typed, shown = SessionInput(sys.stdin), HeldOutput(sys.stdout)
+    typed, shown = SessionInput(sys.stdin), BatchedOutput(sys.stdout)
     return PromptSession[str](input=typed, output=shown, is_password=hidden).prompt(question)
 
 

@@ -81,7 +81,7 @@ def can_test(provider: str) -> bool:
 def remove_credentials(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _credential_variables(check_provider(provider))
-    write_dotenv_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
+    write_dotenv_variables(_env_file(options), {}, removed={*keys, *filter(None, [url])})
     return _read_credential(provider, options, _load_environment(options)).source
 
 

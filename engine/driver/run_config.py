@@ -361,7 +361,7 @@ def _load_rules(
     def made() -> tuple[WorkspaceRules, list[str]]:
         programs = {name: server_fingerprint(server) for name, server in settings.mcp_servers.items()}
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
-        books = of(rules.now, began=of(rules.then) if rules.changed else None)
+        books = of(rules.now, at_start=of(rules.then) if rules.changed else None)
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 

@@ -166,7 +166,7 @@ def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
         known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.is_matching([tool]) for guard in guards)]
         every = any(guard.is_matching(["mcp_"]) for guard in guards)
         tools = ("*",) if every else (*known, "mcp_*") if guards else ()
-    return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers=True) if tools else None
+    return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers_to_ask=True) if tools else None
 
 
 def _rules_and_settings(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:

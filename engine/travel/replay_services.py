@@ -219,11 +219,11 @@ class RecordedToolset:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         error = self._error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
         error = self._error(call)
         refused = error.get("type") in (
             None,
@@ -235,13 +235,13 @@ class RecordedToolset:
         problem = None if refused else str(error.get("message"))
         return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
+    async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
+    async def run_call(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
+    def current_digest(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
 
     def _error(self, call: CallView) -> dict[str, Any]:
@@ -306,7 +306,7 @@ class RecordedChecks:
     def is_test(self, path: str) -> bool:
         return CheckTable(self.command).is_test(path)
 
-    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run_call(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
             raise RunError("The record has no further check: the replay would run one.")
         return self.ends.pop(0)
@@ -315,7 +315,7 @@ class RecordedChecks:
         return TestChanges()
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
-        return await self.run(key)
+        return await self.run_call(key)
 
 
 class NoSnapshots:

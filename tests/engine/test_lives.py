@@ -12,7 +12,7 @@ from commands import Run
 from folders import put
 from scripted import tools
 
-from interlock.cli.commands.show import call_lines
+from interlock.cli.commands.show import newest_call_lines
 from interlock.cli.render.output import Paint
 from interlock.engine import Decision, Outcome, run_sync
 from interlock.engine.client import Client
@@ -88,7 +88,7 @@ def test_a_call_under_way_says_since_when(tmp_path: Path) -> None:
             seen.append(
                 (
                     f"{life.current_state} {life.mark}",
-                    "\n".join(call_lines(client, run, Paint(io.StringIO()))),
+                    "\n".join(newest_call_lines(client, run, Paint(io.StringIO()))),
                 )
             )
 
