@@ -183,7 +183,7 @@ class Drive:
 
     async def _advance_once(self, graph_input: Any) -> None:
         try:
-            await self.pipeline.drive_graph(
+            await self.pipeline.advance(
                 self.app, graph_input, self.config, self.services.deps, self.stop.control
             )
         except GraphDrained:

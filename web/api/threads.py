@@ -269,7 +269,7 @@ class Threads:
         """Of the runs that are wanted, those with this status."""
         unsettled = self.client.named_runs(threads.restless(self.home))
         also = [row.run for row in unsettled if _STATUS.get(row.status, "idle") == status]
-        return replace(run_filter, rests=status, also=also)
+        return replace(run_filter, rest_status=status, also_ids=also)
 
     def _find_search_page(
         self, body: Mapping[str, Any]
