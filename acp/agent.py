@@ -54,24 +54,24 @@ Answer = Callable[["Agent", Params], Awaitable[object]]
 
 async def serve_editor(options: Options) -> None:
     """Serve on this process's stdin and stdout until the client is gone; ends the process."""
-    await Agent(options, Wire.of_this_process()).serve()
+    await Agent(options, Wire.take_over_stdio()).serve()
 
 
 class Agent:
     def __init__(self, options: Options, wire: Wire) -> None:
         self._options, self._wire = options, wire
-        self._client: dict[str, Any] | None = None
+        self._client_capabilities: dict[str, Any] | None = None
         """The client's capabilities; None: not initialized."""
         self._sessions: dict[str, EditorSession] = {}
-        self._work: set[asyncio.Task[None]] = set()
-        self._gone = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._client_gone = asyncio.Event()
 
     async def serve(self) -> None:
-        """Until the client is gone, or a signal comes. Ends the process."""
+        """Serve until the client is gone, or a signal comes; ends the process."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._gone.set)
-        self._wire.start(self._take, self._gone.set)
-        await self._gone.wait()
+            asyncio.get_running_loop().add_signal_handler(number, self._client_gone.set)
+        self._wire.start(self._start_answering, self._client_gone.set)
+        await self._client_gone.wait()
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await asyncio.gather(*(session.close() for session in self._sessions.values()))
@@ -81,14 +81,14 @@ class Agent:
         sys.stderr.flush()
         os._exit(0)
 
-    def _take(self, frame: Frame) -> None:
-        task = asyncio.get_running_loop().create_task(self._answered(frame))
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+    def _start_answering(self, frame: Frame) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer_frame(frame))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, frame: Frame) -> None:
+    async def _answer_frame(self, frame: Frame) -> None:
         try:
-            result = await self._result(frame["method"], frame.get("params", {}))
+            result = await self._call_method(frame["method"], frame.get("params", {}))
             answer: Frame = {"result": result if result is not None else {}}
         except RpcError as error:
             answer = {"error": error.fields}
@@ -97,15 +97,15 @@ class Agent:
             code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
             answer = {"error": RpcError(code, str(found)).fields}
         if "id" in frame:
-            self._wire.send({"id": frame["id"], **answer})
+            self._wire.send_frame({"id": frame["id"], **answer})
 
-    async def _result(self, method: str, params: object) -> object:
+    async def _call_method(self, method: str, params: object) -> object:
         answer = _METHODS.get(method)
         if answer is None:
             raise RpcError(NO_METHOD, f"No method {method!r}.", {"method": method})
         if not isinstance(params, dict):
             raise RpcError(PARAMS, f"{method}: params is {json.dumps(params)[:60]}, expected an object.")
-        if self._client is None and method != "initialize":
+        if self._client_capabilities is None and method != "initialize":
             raise RpcError(INVALID, f"{method} came before initialize.")
         return await answer(self, cast(Params, params))
 
@@ -114,7 +114,7 @@ class Agent:
         if not str(given).isdecimal():  # some clients send a text
             raise RpcError(PARAMS, f"initialize: protocolVersion is {given!r}, expected a whole number.")
         client: dict[str, Any] = _optional_param(params, "clientCapabilities", dict) or {}
-        self._client = client
+        self._client_capabilities = client
         Thread(target=_preimport_modules, daemon=True).start()
         by_launch = as_object(client.get("_meta")).get("terminal-auth") is True
         in_terminal = by_launch or as_object(client.get("auth")).get("terminal") is True
@@ -133,61 +133,67 @@ class Agent:
     async def authenticate(self, params: Params) -> object:
         if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
             raise RpcError(PARAMS, f"Unknown sign-in method {given!r}. Expected {_LOGIN['id']!r}.")
-        await asyncio.to_thread(Client(self._options).check_model)
+        await asyncio.to_thread(Client(self._options).check_ready_to_run)
         return {}
 
-    async def new(self, params: Params) -> object:
-        options = self._options_of(params)
+    async def new_session(self, params: Params) -> object:
+        options = self._session_options(params)
         client = Client(options)
-        await asyncio.to_thread(client.check_model)
-        name = await asyncio.to_thread(client.open_session, _session_folder(params))
-        return {"sessionId": name, **self._state(await self._opened(name, options))}
+        await asyncio.to_thread(client.check_ready_to_run)
+        name = await asyncio.to_thread(client.create_session, _session_folder(params))
+        return {
+            "sessionId": name,
+            **self._describe_and_announce(await self._open_editor_session(name, options)),
+        }
 
-    async def load(self, params: Params, replay: bool = True) -> object:
-        options, name = self._options_of(params), _require_string(params, "sessionId")
+    async def load_session(self, params: Params, replay: bool = True) -> object:
+        options, name = self._session_options(params), _require_string(params, "sessionId")
         if name in self._sessions:
             await self._sessions.pop(name).close()
-        known, folder = self._known(name), _session_folder(params)
+        known, folder = self._require_stored_session(name), _session_folder(params)
         moved = not Path(known.workspace).is_dir()
         if known.workspace != str(folder) and not moved:
             raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
-        session = await self._opened(name, options, known.run, replay)
-        session.chosen.again(known.chosen)
-        return self._state(session)
+        session = await self._open_editor_session(name, options, known.run, replay)
+        session.session_options.restore_choices(known.chosen)
+        return self._describe_and_announce(session)
 
-    async def resume(self, params: Params) -> object:
-        return await self.load(params, replay=False)
+    async def resume_session(self, params: Params) -> object:
+        return await self.load_session(params, replay=False)
 
-    async def fork(self, params: Params) -> object:
-        options, client = self._options_of(params), Client(self._options)
+    async def fork_session(self, params: Params) -> object:
+        options, client = self._session_options(params), Client(self._options)
         folder = _session_folder(params)
-        known = self._known(_require_string(params, "sessionId"))
+        known = self._require_stored_session(_require_string(params, "sessionId"))
         if not known.run:  # nothing to share: a session that begins there
-            return await self.new(params)
+            return await self.new_session(params)
         here = known.workspace == str(folder)
         made = await asyncio.to_thread(
-            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
+            lambda: client.fork_run(known.run, workspace=None if here else folder, in_place=here)
         )
-        return {"sessionId": made.run, **self._state(await self._opened(made.run, options, made.run))}
+        return {
+            "sessionId": made.run,
+            **self._describe_and_announce(await self._open_editor_session(made.run, options, made.run)),
+        }
 
-    async def close(self, params: Params) -> object:
-        session = self._session(params)
+    async def close_session(self, params: Params) -> object:
+        session = self._require_open_session(params)
         del self._sessions[session.name]
         await session.close()
         return {}
 
-    async def listed(self, params: Params) -> object:
+    async def list_sessions(self, params: Params) -> object:
         wanted, start = _optional_param(params, "cwd", str), _optional_param(params, "cursor", str) or "0"
         if not start.isdecimal():
             raise RpcError(PARAMS, f"session/list: {start!r} isn't a valid cursor.")
-        rows = await asyncio.to_thread(self._rows, wanted and os.path.realpath(wanted))
+        rows = await asyncio.to_thread(self._session_rows, wanted and os.path.realpath(wanted))
         page = rows[int(start) : int(start) + _PAGE]
         more = {"nextCursor": str(int(start) + _PAGE)} if len(rows) > int(start) + _PAGE else {}
         return {"sessions": page, **more}
 
-    def _rows(self, folder: str | None) -> list[Frame]:
+    def _session_rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        sessions = client.sessions()
+        sessions = client.list_sessions()
         shown = {shown.run: (session, shown.workspace) for session, shown in sessions.items()}
         runs = client.runs()
         there = {row.run for row in runs}
@@ -204,67 +210,70 @@ class Agent:
             if folder in (None, place) and not (row.subtask and row.parent in there)
         ]
 
-    async def prompt(self, params: Params) -> object:
-        session, blocks = self._session(params), _require_objects(params, "prompt")
-        return await session.prompt(blocks)
+    async def run_prompt(self, params: Params) -> object:
+        session, blocks = self._require_open_session(params), _require_objects(params, "prompt")
+        return await session.run_turn(blocks)
 
-    async def cancel(self, params: Params) -> object:
-        self._session(params).cancel()
+    async def cancel_turn(self, params: Params) -> object:
+        self._require_open_session(params).cancel_turn()
         return {}
 
-    async def set_mode(self, params: Params) -> object:
-        self._session(params).chosen.take("approval_mode", _require_string(params, "modeId"))
+    async def set_approval_mode(self, params: Params) -> object:
+        self._require_open_session(params).session_options.choose(
+            "approval_mode", _require_string(params, "modeId")
+        )
         return {}
 
     async def set_option(self, params: Params) -> object:
-        chosen = self._session(params).chosen
-        chosen.take(_require_string(params, "configId"), params.get("value"))
-        return {"configOptions": chosen.options()}
+        chosen = self._require_open_session(params).session_options
+        chosen.choose(_require_string(params, "configId"), params.get("value"))
+        return {"configOptions": chosen.option_rows()}
 
-    async def _opened(
+    async def _open_editor_session(
         self, name: str, options: Options, run: str = "", replay: bool = False
     ) -> "EditorSession":
-        """A session that shows a run, or begins one. `replay`: its conversation is sent."""
+        """Open a session that shows a run, or begins one. `replay`: its conversation is sent."""
         from interlock.acp.session import EditorSession
 
-        assert self._client is not None
-        session = self._sessions[name] = EditorSession(name, options, self._wire, self._client)
+        assert self._client_capabilities is not None
+        session = self._sessions[name] = EditorSession(name, options, self._wire, self._client_capabilities)
         try:
-            await session.begin()
+            await session.start()
             if run:
-                await session.show(run, replay)
-                session.keep()
+                await session.show_run(run, replay)
+                session.save_session()
         except BaseException:
             del self._sessions[name]
             await session.close()
             raise
         return session
 
-    def _state(self, session: "EditorSession") -> dict[str, Any]:
-        asyncio.get_running_loop().call_soon(session.offer)
-        return session.chosen.state()
+    def _describe_and_announce(self, session: "EditorSession") -> dict[str, Any]:
+        """Return a session's modes and options; its commands are announced after the answer."""
+        asyncio.get_running_loop().call_soon(session.announce_commands)
+        return session.session_options.modes_and_options()
 
-    def _session(self, params: Params) -> "EditorSession":
+    def _require_open_session(self, params: Params) -> "EditorSession":
         name = _require_string(params, "sessionId")
         if name not in self._sessions:
             raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
         return self._sessions[name]
 
-    def _known(self, name: str) -> "SessionState":
-        if (shown := Client(self._options).session(name)) is None:
+    def _require_stored_session(self, name: str) -> "SessionState":
+        if (shown := Client(self._options).find_session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )
         return shown
 
-    def _options_of(self, params: Params) -> Options:
-        """Options of a session: the folder, further folders, and the client's MCP servers."""
+    def _session_options(self, params: Params) -> Options:
+        """Return the options of a session: the folder, further folders, and the client's MCP servers."""
         more = [
             _require_directory(d)
             for d in cast(list[object], _optional_param(params, "additionalDirectories", list) or [])
         ]
         folders = (*self._options.include_directories, *more)
-        servers = dict(map(_parse_mcp_server, _require_objects(params, "mcpServers", needed=False)))
+        servers = dict(map(_parse_mcp_server, _require_objects(params, "mcpServers", required=False)))
         over = {**self._options.overrides, **({"mcpServers": servers} if servers else {})}
         return replace(
             self._options, workspace=_session_folder(params), include_directories=folders, overrides=over
@@ -274,21 +283,24 @@ class Agent:
 _METHODS: dict[str, Answer] = {
     "initialize": Agent.initialize,
     "authenticate": Agent.authenticate,
-    "session/new": Agent.new,
-    "session/load": Agent.load,
-    "session/resume": Agent.resume,
-    "session/fork": Agent.fork,
-    "session/close": Agent.close,
-    "session/list": Agent.listed,
-    "session/prompt": Agent.prompt,
-    "session/cancel": Agent.cancel,
-    "session/set_mode": Agent.set_mode,
+    "session/new": Agent.new_session,
+    "session/load": Agent.load_session,
+    "session/resume": Agent.resume_session,
+    "session/fork": Agent.fork_session,
+    "session/close": Agent.close_session,
+    "session/list": Agent.list_sessions,
+    "session/prompt": Agent.run_prompt,
+    "session/cancel": Agent.cancel_turn,
+    "session/set_mode": Agent.set_approval_mode,
     "session/set_config_option": Agent.set_option,
 }
 
 
 def _terminal_auth_method() -> Frame:
-    """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    """Return the sign-in by `interlock acp --setup`, for clients that can open a terminal.
+
+    Zed takes the command from `_meta`.
+    """
     name = "Choose a model in a terminal"
     command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
     return {
@@ -302,7 +314,7 @@ def _terminal_auth_method() -> Frame:
 
 
 def _preimport_modules() -> None:
-    """While the person has still to type."""
+    """Import what a session needs, while the person has still to type."""
     import_module("interlock.acp.session")
     import_module("interlock.engine.driver.runner")
 
@@ -320,9 +332,9 @@ def _optional_param(params: Params, name: str, kind: type) -> Any:
     return value
 
 
-def _require_objects(params: Params, name: str, needed: bool = True) -> list[dict[str, Any]]:
+def _require_objects(params: Params, name: str, required: bool = True) -> list[dict[str, Any]]:
     found = _optional_param(params, name, list)
-    if (found is None and needed) or not all(isinstance(one, dict) for one in found or ()):
+    if (found is None and required) or not all(isinstance(one, dict) for one in found or ()):
         raise RpcError(PARAMS, f"{name} is {json.dumps(found)[:60]}, expected a list of objects.")
     return found or []
 
@@ -339,17 +351,17 @@ def _require_directory(value: object) -> Path:
     return Path(os.path.realpath(value))
 
 
-def _parse_mcp_server(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """One of the client's MCP servers as settings name it."""
+def _parse_mcp_server(server: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return name and settings of one of the client's MCP servers."""
     try:
-        name = str(given["name"])
-        if given.get("type") in ("http", "sse"):
-            headers = {str(h["name"]): str(h["value"]) for h in given.get("headers") or ()}
-            return name, {"url": str(given["url"]), "type": given["type"], "headers": headers}
-        env = {str(v["name"]): str(v["value"]) for v in given.get("env") or ()}
+        name = str(server["name"])
+        if server.get("type") in ("http", "sse"):
+            headers = {str(h["name"]): str(h["value"]) for h in server.get("headers") or ()}
+            return name, {"url": str(server["url"]), "type": server["type"], "headers": headers}
+        env = {str(v["name"]): str(v["value"]) for v in server.get("env") or ()}
         return name, {
-            "command": str(given["command"]),
-            "args": [*map(str, given.get("args") or ())],
+            "command": str(server["command"]),
+            "args": [*map(str, server.get("args") or ())],
             "env": env,
         }
     except (KeyError, TypeError) as error:

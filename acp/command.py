@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from interlock.cli.flags import add_running_flags, options_from
+from interlock.cli.flags import add_run_flags, run_options_from
 from interlock.cli.parsing import Args, declare_arguments, flag_argument
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
@@ -13,10 +13,10 @@ from interlock.state.errors import UserError
 
 @declare_arguments(
     flag_argument("--setup", "choose a model in this terminal, then exit"),
-    partial(add_running_flags, serving=True),
+    partial(add_run_flags, for_server=True),
 )
 def acp(args: Args) -> None:
-    options = options_from(args)
+    options = run_options_from(args)
     if args.setup:
         return _choose_model(options)
     from interlock.acp.agent import serve_editor

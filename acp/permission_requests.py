@@ -23,7 +23,7 @@ _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 
 
 def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
-    """Option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
+    """Return option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
         questions = describe_request(request).questions
@@ -45,67 +45,69 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 
 def _option_label(way: AnswerChoice) -> str:
-    """With what an *always* covers."""
-    return visible("no" if way.choice == "reject" and not way.text else way.scoped)
+    """Return an option's label, with what an *always* covers."""
+    return visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
 
 
-def needs_text(request: Pending) -> bool:
-    """Whether only words answer it: no option can stand for them."""
+def is_answered_with_text(request: Pending) -> bool:
+    """Return whether only a text answers the request: no option can stand for it."""
     return request["kind"] == "question" and not any(
         o["kind"] == "allow_once" for o, _ in permission_options(request).values()
     )
 
 
-def tool_call_of_request(request: Pending, drawing: UpdateRenderer) -> Update:
-    """The call that a question is about, with what would happen."""
-    words = describe_request(request)
+def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
+    """Return the call that a request is about, with what would happen."""
+    view = describe_request(request)
     content: list[Update] = []
-    if words.preview and words.shows == "diff":
-        content += diff_contents(request["preview"], drawing.path(request["args"]))
-    elif words.preview:
-        content.append(content_block(visible(words.preview)))
-    about = [*_build_description_lines(words)]
+    if view.preview and view.shows == "diff":
+        content += diff_contents(request["preview"], renderer.absolute_path(request["args"]))
+    elif view.preview:
+        content.append(content_block(visible(view.preview)))
+    about = [*_build_description_lines(view)]
     return {
-        "toolCallId": tool_call_id(request, drawing),
-        "title": words.headline,
+        "toolCallId": tool_call_id_of_request(request, renderer),
+        "title": view.headline,
         "status": "pending",
         "rawInput": request["args"],
         "content": [*([content_block("\n".join(about))] if about else []), *content],
-        "locations": drawing.locations(request["args"]),
+        "locations": renderer.call_locations(request["args"]),
     }
 
 
-def _build_description_lines(words: RequestView) -> list[str]:
-    lines = [words.why, words.note]
-    lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
-    return [line for line in (*lines, *question_lines(words)) if line]
+def _build_description_lines(view: RequestView) -> list[str]:
+    lines = [view.why, view.note]
+    lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in view.parts]
+    return [line for line in (*lines, *question_lines(view)) if line]
 
 
-def question_lines(words: RequestView) -> list[str]:
-    """Each question with its options; those of a single one are choices of their own, and stand here if explained."""
-    several = len(words.questions) > 1
+def question_lines(view: RequestView) -> list[str]:
+    """Return each question with its options; those of a single one are choices already, and stand here if explained."""
+    several = len(view.questions) > 1
     return [
         line
-        for question in words.questions
+        for question in view.questions
         for line in (question.text, *(option_line(o) for o in question.options if o.about or several))
     ]
 
 
-def tool_call_id(request: Pending, drawing: UpdateRenderer) -> str:
-    return drawing.make_tool_call_id(request["id"].rpartition("-")[0], request["agent"], request["call"])
+def tool_call_id_of_request(request: Pending, renderer: UpdateRenderer) -> str:
+    return renderer.make_tool_call_id(request["id"].rpartition("-")[0], request["agent"], request["call"])
 
 
 async def request_permission(
-    wire: Wire, session: str, request: Pending, drawing: UpdateRenderer
+    wire: Wire, session_id: str, request: Pending, renderer: UpdateRenderer
 ) -> Decision | None:
-    """The person's decision. None: it is left open. Raises `RpcError`."""
+    """Ask for the person's decision. None: it is left open. Raises `RpcError`."""
     offered = permission_options(request)
     params = {
-        "sessionId": session,
-        "toolCall": tool_call_of_request(request, drawing),
+        "sessionId": session_id,
+        "toolCall": build_tool_call(request, renderer),
         "options": [option for option, _ in offered.values()],
     }
-    chosen = as_object(as_object(await wire.request("session/request_permission", params)).get("outcome"))
+    chosen = as_object(
+        as_object(await wire.send_request("session/request_permission", params)).get("outcome")
+    )
     if chosen.get("outcome") == "cancelled":
         return cancel_decision(request)
     found = offered.get(str(chosen.get("optionId")))
@@ -113,37 +115,39 @@ async def request_permission(
 
 
 async def request_choice(
-    wire: Wire, session: str, name: str, title: str, about: str, names: Sequence[str]
+    wire: Wire, session_id: str, call_id: str, title: str, details: str, labels: Sequence[str]
 ) -> int | None:
-    """Which of these the person chooses; None: none of them. Raises `RpcError`."""
-    options = [{"optionId": str(place), "name": one, "kind": "allow_once"} for place, one in enumerate(names)]
-    call = {"toolCallId": name, "title": title, "status": "pending"}
+    """Ask which of these the person chooses; None: none of them. Raises `RpcError`."""
+    options = [
+        {"optionId": str(place), "name": one, "kind": "allow_once"} for place, one in enumerate(labels)
+    ]
+    call = {"toolCallId": call_id, "title": title, "status": "pending"}
     params = {
-        "sessionId": session,
-        "toolCall": {**call, "content": [content_block(about)] if about else []},
+        "sessionId": session_id,
+        "toolCall": {**call, "content": [content_block(details)] if details else []},
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
-    answer = await wire.request("session/request_permission", params)
+    answer = await wire.send_request("session/request_permission", params)
     chosen = str(as_object(as_object(answer).get("outcome")).get("optionId"))
-    return int(chosen) if chosen.isdecimal() and int(chosen) < len(names) else None
+    return int(chosen) if chosen.isdecimal() and int(chosen) < len(labels) else None
 
 
-async def request_form(wire: Wire, session: str, request: Pending) -> Decision | None:
-    """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
+async def request_form(wire: Wire, session_id: str, request: Pending) -> Decision | None:
+    """Ask for the answers to a question, by a form. None: it is left open. Raises `RpcError`."""
     message = describe_request(request).headline
     params = {
-        "sessionId": session,
+        "sessionId": session_id,
         "mode": "form",
         "message": message,
         "requestedSchema": form_schema(request),
     }
-    fields = as_object(await wire.request("elicitation/create", params))
+    fields = as_object(await wire.send_request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancel_decision(request) if fields.get("action") == "cancel" else None
     return decide_from_form(request, as_object(fields.get("content")))
 
 
 def cancel_decision(request: Pending) -> Decision | None:
-    """The decision of a person who stops the run at a request; None: it can't be stopped there."""
+    """Return the decision of a person who stops the run at a request; None: it can't be stopped there."""
     way = next((way for way in answer_choices(request) if way.choice == "cancel"), None)
     return make_decision(request, way) if way else None

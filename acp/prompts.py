@@ -40,41 +40,41 @@ class PromptContents:
     """Linked files beyond the workspace: the person is asked."""
 
 
-def read_blocks(
-    blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], spool: Path
+def read_prompt_blocks(
+    blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], attachment_folder: Path
 ) -> PromptContents:
-    """Raises `RpcError` naming a block that can't be used. `spool`: where pictures are put."""
-    found, words = PromptContents(), list[str]()
+    """Read a prompt's blocks; pictures are put in `attachment_folder`. Raises `RpcError` naming an unusable block."""
+    contents, words = PromptContents(), list[str]()
     for number, block in enumerate(blocks):
         try:
-            words += _read_block(block, found, workspace, roots, spool / str(number))
+            words += _read_block(block, contents, workspace, roots, attachment_folder / str(number))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise RpcError(
                 PARAMS, f"prompt[{number}] ({block.get('type')!r}) is malformed: {error}."
             ) from None
-    found.text = "".join(words).strip()
-    return found
+    contents.text = "".join(words).strip()
+    return contents
 
 
 def _read_block(
-    block: Block, found: PromptContents, workspace: Path, roots: Sequence[Path], spool: Path
+    block: Block, contents: PromptContents, workspace: Path, roots: Sequence[Path], file_stem: Path
 ) -> Iterator[str]:
     match block["type"]:
         case "text":
             yield _require_text(block["text"])
         case "image":
-            found.files.append(_store_attachment(block["data"], block["mimeType"], spool))
+            contents.files.append(_store_attachment(block["data"], block["mimeType"], file_stem))
         case "resource_link":
-            yield from _read_link(str(block["uri"]), found, workspace, roots)
+            yield from _read_link(str(block["uri"]), contents, workspace, roots)
         case "resource":
             resource: Block = block["resource"]
             if "text" in resource:
-                found.notes.append(
+                contents.notes.append(
                     (_display_uri(str(resource["uri"]), workspace), _require_text(resource["text"]))
                 )
             else:
                 kind = resource.get("mimeType") or mimetypes.guess_type(str(resource["uri"]))[0] or ""
-                found.files.append(_store_attachment(resource["blob"], kind, spool))
+                contents.files.append(_store_attachment(resource["blob"], kind, file_stem))
         case kind:
             raise ValueError(f"{kind!r} isn't supported; expected text, image, resource_link or resource")
 
@@ -85,16 +85,16 @@ def _require_text(value: object) -> str:
     return value
 
 
-def _store_attachment(data: object, kind: str, spool: Path) -> Path:
+def _store_attachment(data: object, mime_type: str, file_stem: Path) -> Path:
     if not isinstance(data, str):
         raise TypeError("its data isn't valid base64")
-    file = spool.with_suffix(mimetypes.guess_extension(kind) or ".bin")
+    file = file_stem.with_suffix(mimetypes.guess_extension(mime_type) or ".bin")
     file.write_bytes(base64.b64decode(data, validate=True))
     return file
 
 
-def _read_link(uri: str, found: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
-    """A file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
+def _read_link(uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
+    """Yield a file of the workspace as a reference, which the run resolves under its rules; another address as text."""
     path = path_of_file_uri(uri)
     if path is None:
         yield f" {uri} "
@@ -104,26 +104,26 @@ def _read_link(uri: str, found: PromptContents, workspace: Path, roots: Sequence
         named = str(real.relative_to(workspace) if real.is_relative_to(workspace) else real)
         yield f' @"{named}" ' if '"' not in named and "\n" not in named else f" {uri} "
     else:
-        found.outside.append(real)
+        contents.outside.append(real)
         yield f" {path} "
 
 
-def attach_file(path: Path, found: PromptContents) -> None:
+def attach_file(path: Path, contents: PromptContents) -> None:
     """Give the run a file that the person agreed to: a picture or PDF as it is, another as its text."""
     from interlock.services.files.filesystem import UnreadableError, read_text
 
     kind = mimetypes.guess_type(path)[0] or ""
     if kind.startswith("image/") or kind == "application/pdf":
-        found.files.append(path)
+        contents.files.append(path)
         return
     try:
-        found.notes.append((str(path), read_text(path, _LONGEST_FILE, path.parent)))
+        contents.notes.append((str(path), read_text(path, _LONGEST_FILE, path.parent)))
     except UnreadableError as error:
-        found.notes.append((str(path), f"The file can't be read: {error}."))
+        contents.notes.append((str(path), f"The file can't be read: {error}."))
 
 
 def path_of_file_uri(uri: str) -> Path | None:
-    """The file that an address names; None: it names none. Raises `ValueError`."""
+    """Return the file that an address names; None: it names none. Raises `ValueError`."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return None
@@ -146,100 +146,109 @@ _OFFERED = 20
 class CommandSession(Protocol):
     """What commands need of an editor's session."""
 
-    talk: "Conversation"
+    conversation: "Conversation"
 
-    def say(self, text: str) -> None:
-        """Show a line as the agent's."""
+    def send_agent_message(self, text: str) -> None:
+        """Show a text as the agent's."""
 
-    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None:
-        """Which of these the person chooses; None: none of them."""
+    async def ask_for_choice(self, title: str, details: str, labels: Sequence[str]) -> int | None:
+        """Ask which of these the person chooses; None: none of them."""
 
-    async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
+    async def switch_run_quietly(self, switch: Callable[[], Awaitable[object]]) -> None:
         """Let a command go to another run, without showing its conversation again."""
 
 
-class Command(NamedTuple):
-    about: str
+class SlashCommand(NamedTuple):
+    summary: str
     hint: str
     """What may be typed after its name; empty: nothing."""
     run: Callable[[CommandSession, str], Awaitable[None]]
 
 
-async def _undo_changes(session: CommandSession, rest: str) -> None:
-    talk, call = session.talk, rest
-    run = talk.this_run
+async def _undo_changes(session: CommandSession, argument: str) -> None:
+    talk, call = session.conversation, argument
+    run = talk.begun_run
     if not call:
         call, _ = await to_thread(lambda: talk.client.find_last_change(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)
-    session.say(_format_changes(changed) or "Nothing to undo: the files are as they were.")
+    session.send_agent_message(_format_changes(changed) or "Nothing to undo: the files are as they were.")
 
 
-async def _rewind_to_prompt(session: CommandSession, rest: str) -> None:
-    points = await to_thread(lambda: travel.list_prompts(session.talk)[:_OFFERED])
-    if not rest:
+async def _rewind_to_prompt(session: CommandSession, argument: str) -> None:
+    points = await to_thread(lambda: travel.list_prompts(session.conversation)[:_OFFERED])
+    if not argument:
         names = [" ".join(point.text.split())[:70] for point in points]
-        chosen = await session.choose("Go back to before which prompt?", "", names)
-    elif rest.isdecimal() and 0 < int(rest) <= len(points):
-        chosen = int(rest) - 1
+        chosen = await session.ask_for_choice("Go back to before which prompt?", "", names)
+    elif argument.isdecimal() and 0 < int(argument) <= len(points):
+        chosen = int(argument) - 1
     else:
-        raise UserError(f"/rewind takes the number of prompts to go back, 1 to {len(points)}, got {rest!r}.")
+        raise UserError(
+            f"/rewind takes the number of prompts to go back, 1 to {len(points)}, got {argument!r}."
+        )
     if chosen is None:
         return
 
-    async def agrees(changes: "Sequence[FileChange]") -> bool:
-        return await session.choose("Change the files, and go back?", _format_changes(changes), ["yes"]) == 0
+    async def confirm_changes(changes: "Sequence[FileChange]") -> bool:
+        return (
+            await session.ask_for_choice("Change the files, and go back?", _format_changes(changes), ["yes"])
+            == 0
+        )
 
     before = points[chosen].before
-    await session.moved_by(lambda: travel.rewind_conversation(session.talk, before, agrees))
+    await session.switch_run_quietly(
+        lambda: travel.rewind_conversation(session.conversation, before, confirm_changes)
+    )
 
 
 async def _fork_run(session: CommandSession, _: str) -> None:
-    await session.moved_by(lambda: travel.fork_conversation(session.talk))
+    await session.switch_run_quietly(lambda: travel.fork_conversation(session.conversation))
 
 
 async def _compress_conversation(session: CommandSession, _: str) -> None:
-    travel.compress_conversation(session.talk)
+    travel.compress_conversation(session.conversation)
 
 
-async def _start_plan(session: CommandSession, rest: str) -> None:
-    choices.start_plan_mode(session.talk, rest)
+async def _start_plan(session: CommandSession, argument: str) -> None:
+    choices.start_plan_mode(session.conversation, argument)
 
 
 async def _continue_run(session: CommandSession, _: str) -> None:
-    if not session.talk.status:
+    if not session.conversation.status:
         raise UserError("Nothing to continue: the last turn has ended. Say what to do.")
-    session.talk.submit("")
+    session.conversation.submit("")
 
 
-COMMANDS: Mapping[str, Command] = {
-    "undo": Command("Undo the last file change, one call, or all changes", "CALL, or all", _undo_changes),
-    "rewind": Command(
+COMMANDS: Mapping[str, SlashCommand] = {
+    "undo": SlashCommand(
+        "Undo the last file change, one call, or all changes", "CALL, or all", _undo_changes
+    ),
+    "rewind": SlashCommand(
         "Go back to one of your prompts, with the files", "prompts to go back", _rewind_to_prompt
     ),
-    "fork": Command("Continue in a fork of this run, in the same folder", "", _fork_run),
-    "compress": Command("Compress the conversation into a summary", "", _compress_conversation),
-    "plan": Command("Plan first, and change nothing until you approve the plan", "prompt", _start_plan),
-    "continue": Command("Resume a run that stopped midway", "", _continue_run),
+    "fork": SlashCommand("Continue in a fork of this run, in the same folder", "", _fork_run),
+    "compress": SlashCommand("Compress the conversation into a summary", "", _compress_conversation),
+    "plan": SlashCommand("Plan first, and change nothing until you approve the plan", "prompt", _start_plan),
+    "continue": SlashCommand("Resume a run that stopped midway", "", _continue_run),
 }
 
 
-def parse_command(text: str) -> tuple[Command, str] | None:
-    """The command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
+def parse_command(text: str) -> tuple[SlashCommand, str] | None:
+    """Return the command that a prompt names, and its argument; None: it is for the run, which knows the user's own."""
     found = _TYPED.match(text.strip())
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
-def expand_skill(text: str, own: ExtensionReader) -> str:
-    """A prompt as the run is given it: a skill's name becomes a request to use the skill."""
+def expand_skill_name(text: str, extensions: ExtensionReader) -> str:
+    """Return the prompt as the run is given it: a skill's name becomes a request to use the skill."""
     found = _TYPED.match(text.strip())
-    known = found and found[1] in own.own().skills and found[1] not in own.own().commands
+    known = found and found[1] in extensions.own().skills and found[1] not in extensions.own().commands
     return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
 
 
-def commands_update(own: ExtensionReader) -> Update:
-    """All commands, as the client completes them."""
-    found = own.own()
-    rows = {name: (command.about, command.hint) for name, command in COMMANDS.items()}
+def available_commands_update(extensions: ExtensionReader) -> Update:
+    """Return the update that lists all commands, for the client to complete."""
+    found = extensions.own()
+    rows = {name: (command.summary, command.hint) for name, command in COMMANDS.items()}
     rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows
     commands = [
         {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}

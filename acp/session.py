@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from interlock.acp import permission_requests, prompts
-from interlock.acp.prompts import Block, PromptContents, attach_file, read_blocks
+from interlock.acp.prompts import Block, PromptContents, attach_file, read_prompt_blocks
 from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
 from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending, choices
-from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front_end import UNFINISHED, Notice
+from interlock.engine.client.conversation import UNFINISHED, Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.services.models.names import configured_context_window
 from interlock.state.errors import InterlockError
@@ -40,158 +39,168 @@ class EditorSession:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
-        self.talk = Conversation(options, "main", self)
-        self._own = ExtensionReader(options, self.talk.workspace)
-        self.talk.shown_at_most = _ALL
-        self.talk.next_id = name
+        self.conversation = Conversation(options, "main", self)
+        self._extensions = ExtensionReader(options, self.conversation.workspace)
+        self.conversation.shown_at_most = _ALL
+        self.conversation.next_id = name
         terminals = as_object(client.get("_meta")).get("terminal_output") is True
-        self.drawing = UpdateRenderer(self.talk.workspace, terminals)
+        self.renderer = UpdateRenderer(self.conversation.workspace, terminals)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
-        self._shown: asyncio.Future[None] | None = None
+        self._run_shown: asyncio.Future[None] | None = None
         self._asking: tuple[str, asyncio.Future[Any]] | None = None
-        self._choices = 0
-        self._answer = ""
+        self._choice_count = 0
+        self._typed_answer = ""
         """What the person said where a question is open that only words answer."""
-        self._cancelled = self._closed = self._elsewhere = False
+        self._cancelled = self._closed = self._driven_elsewhere = False
         self._result: Result | None = None
         self._problems: list[str] = []
-        self._pointed = name
-        self._prompted = False
+        self._saved_run = name
+        self._prompt_pending = False
         """A prompt has been sent, and nothing has come of it yet."""
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Read the settings. Raises `InterlockError`."""
-        self.talk.begin()
-        self._watching = asyncio.create_task(self.talk.watch())
-        self.chosen = await asyncio.to_thread(SessionOptions, self.talk, self.update, self.keep)
+        self.conversation.begin()
+        self._watching = asyncio.create_task(self.conversation.watch())
+        self.session_options = await asyncio.to_thread(
+            SessionOptions, self.conversation, self.send_update, self.save_session
+        )
 
-    def offer(self) -> None:
-        """Tell the client which commands there are."""
-        self.update(prompts.commands_update(self._own))
+    def announce_commands(self) -> None:
+        """Tell the client which slash commands there are."""
+        self.send_update(prompts.available_commands_update(self._extensions))
 
     async def close(self) -> None:
         """Stop; an open question stays open, for whoever loads the session."""
         self._closed = True
         self._watching.cancel()
-        self._withdraw()
-        await self.talk.close()
+        self._withdraw_question()
+        await self.conversation.close()
 
-    async def show(self, run: str, replay: bool = True) -> None:
+    async def show_run(self, run: str, replay: bool = True) -> None:
         """Go on with a run: show its conversation, then ask what is open. Raises `UserError` and `RpcError`."""
-        self._shown = asyncio.get_running_loop().create_future()
+        self._run_shown = asyncio.get_running_loop().create_future()
         self._replaying, self._muted, self._problems = replay, not replay, []
-        self.talk.switch(run)
-        self.drawing.run = run
-        self.drawing.workspace = self.talk.workspace
+        self.conversation.switch(run)
+        self.renderer.run = run
+        self.renderer.workspace = self.conversation.workspace
         try:
-            await self._shown
+            await self._run_shown
         finally:
-            self._shown = None
+            self._run_shown = None
         if self._problems:
             raise RpcError(INTERNAL, "\n".join(self._problems))
 
-    async def prompt(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """One turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
+    async def run_turn(self, blocks: Sequence[Block]) -> dict[str, Any]:
+        """Send a prompt and wait for its turn's end. Raises `RpcError` if it is unusable or its turn failed."""
         if self._turn is not None:
             raise RpcError(INVALID, "A prompt is running in this session. Cancel it, or wait until it ends.")
         self._turn = asyncio.get_running_loop().create_future()
-        self._cancelled, self._elsewhere, self._result, self._problems = False, False, None, []
+        self._cancelled, self._driven_elsewhere, self._result, self._problems = False, False, None, []
         try:
             with tempfile.TemporaryDirectory(prefix="interlock-") as spool:
-                await self._sent(blocks, Path(spool))
-            return self._ended()
+                await self._send_prompt(blocks, Path(spool))
+            return self._turn_result()
         finally:
             self._turn = None
 
-    async def _sent(self, blocks: Sequence[Block], spool: Path) -> None:
-        talk = self.talk
-        found = read_blocks(
-            blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool
+    async def _send_prompt(self, blocks: Sequence[Block], attachment_folder: Path) -> None:
+        talk = self.conversation
+        contents = read_prompt_blocks(
+            blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), attachment_folder
         )
-        if command := prompts.parse_command(found.text):
-            return await self._executed(*command)
-        await self._ask_for_outside(found)
+        if command := prompts.parse_command(contents.text):
+            return await self._execute_command(*command)
+        await self._ask_for_outside_files(contents)
         if self._cancelled:
             return None
-        found.text = prompts.expand_skill(found.text, self._own)
+        contents.text = prompts.expand_skill_name(contents.text, self._extensions)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
-            self._withdraw()
+            self._withdraw_question()
             while talk.busy and not self._cancelled:
                 await asyncio.sleep(0.01)
             if self._cancelled:
                 return None
             self._turn = asyncio.get_running_loop().create_future()
-        attach = [*found.files]
-        talk.options = replace(talk.options, attach=tuple(attach), notes=(*talk.options.notes, *found.notes))
-        text = found.text or ("See what is attached." if attach or found.notes else "")
+        attach = [*contents.files]
+        talk.options = replace(
+            talk.options, attach=tuple(attach), notes=(*talk.options.notes, *contents.notes)
+        )
+        text = contents.text or ("See what is attached." if attach or contents.notes else "")
         if not text and talk.status not in UNFINISHED:
             raise RpcError(PARAMS, "The prompt is empty. Say what to do.")
-        if talk.status == "waiting" and any(map(permission_requests.needs_text, self._open())):
-            self._answer = text
+        if talk.status == "waiting" and any(
+            map(permission_requests.is_answered_with_text, self._open_requests())
+        ):
+            self._typed_answer = text
             talk.ask_again()
         else:
             talk.submit(text)
-        return await self._over()
+        return await self._wait_until_idle()
 
-    async def _executed(self, command: prompts.Command, rest: str) -> None:
-        if self.talk.busy:
+    async def _execute_command(self, command: prompts.SlashCommand, argument: str) -> None:
+        if self.conversation.busy:
             raise RpcError(
                 INVALID, "A request is open in this session. Decide or cancel it before you run a command."
             )
         try:
-            await command.run(self, rest)
+            await command.run(self, argument)
         except InterlockError as error:
-            self.say(str(error))
-        if self.talk.busy:
-            await self._over()
+            self.send_agent_message(str(error))
+        if self.conversation.busy:
+            await self._wait_until_idle()
 
-    async def _ask_for_outside(self, found: PromptContents) -> None:
-        """A linked file beyond the workspace is read only if the person agrees."""
-        for path in found.outside:
+    async def _ask_for_outside_files(self, contents: PromptContents) -> None:
+        """Attach each linked file beyond the workspace if the person agrees."""
+        for path in contents.outside:
             about = f"`{path}` is outside the workspace."
-            if await self.choose(f"Read {path}?", about, ["yes"]) == 0:
-                attach_file(path, found)
+            if await self.ask_for_choice(f"Read {path}?", about, ["yes"]) == 0:
+                attach_file(path, contents)
 
-    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None:
-        """Which of these the person chooses; None: none of them."""
-        self._choices += 1
-        name = f"choice-{self._choices}"
-        self.update(self.drawing.announce(name, "", {}, title))
+    async def ask_for_choice(self, title: str, details: str, labels: Sequence[str]) -> int | None:
+        """Ask which of these the person chooses; None: none of them."""
+        self._choice_count += 1
+        name = f"choice-{self._choice_count}"
+        self.send_update(self.renderer.announce_call(name, "", {}, title))
         asked = asyncio.ensure_future(
-            permission_requests.request_choice(self._wire, self.name, name, title, about, names)
+            permission_requests.request_choice(self._wire, self.name, name, title, details, labels)
         )
         self._asking = "", asked
         await asyncio.wait({asked})
         self._asking = None
         chosen = None if asked.cancelled() or asked.exception() else asked.result()
-        self.update(self.drawing.end(name, chosen is not None))
+        self.send_update(self.renderer.end_call(name, chosen is not None))
         return chosen
 
-    def say(self, text: str) -> None:
-        self.update(message_chunk("agent_message", f"{text}\n"))
+    def send_agent_message(self, text: str) -> None:
+        self.send_update(message_chunk("agent_message", f"{text}\n"))
 
-    async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
+    async def switch_run_quietly(self, switch: Callable[[], Awaitable[object]]) -> None:
         """Let a command go to another run, whose conversation the editor shows already. Raises `InterlockError`."""
         self._muted = True
         try:
-            await go()
-            if self.talk.busy:
-                self._shown = asyncio.get_running_loop().create_future()
-                await self._shown
+            await switch()
+            if self.conversation.busy:
+                self._run_shown = asyncio.get_running_loop().create_future()
+                await self._run_shown
         finally:
-            self._muted, self._shown = False, None
-            self.drawing.run = self.talk.run or ""
+            self._muted, self._run_shown = False, None
+            self.renderer.run = self.conversation.run or ""
 
-    async def _over(self) -> None:
-        """Wait until the conversation rests."""
+    async def _wait_until_idle(self) -> None:
+        """Wait until the conversation is idle."""
         assert self._turn is not None
         await self._turn
 
-    def _open(self) -> list[Pending]:
-        return [r.fields for r in self.talk.client.requests(self.talk.run)] if self.talk.run else []
+    def _open_requests(self) -> list[Pending]:
+        return (
+            [r.fields for r in self.conversation.client.waiting_requests(self.conversation.run)]
+            if self.conversation.run
+            else []
+        )
 
-    def _ended(self) -> dict[str, Any]:
+    def _turn_result(self) -> dict[str, Any]:
         result = self._result
         if self._cancelled or self._closed or (result and result.status == "cancelled"):
             return {"stopReason": "cancelled"}
@@ -199,19 +208,19 @@ class EditorSession:
             error = (result and result.error) or {}
             if problem := error.get("message") or "\n".join(self._problems):
                 code = NO_LOGIN if error.get("type") == "credentials" else INTERNAL
-                raise RpcError(code, problem, {"run": self.talk.run, **error})
+                raise RpcError(code, problem, {"run": self.conversation.run, **error})
         elif result.error and result.error["type"] not in _KNOWN:
-            self.update(message_chunk("agent_message", f"\n{result.error['message']}\n"))
+            self.send_update(message_chunk("agent_message", f"\n{result.error['message']}\n"))
         reason = _STOP_REASONS.get(result.exit_code if result else 0, "end_turn")
         return {"stopReason": reason, **_token_usage(result)}
 
-    def cancel(self) -> None:
+    def cancel_turn(self) -> None:
         """Stop the turn. An open question is withdrawn; an answer that crosses this counts for nothing."""
         self._cancelled = self._turn is not None
-        self._withdraw()
-        self.talk.cancel()
+        self._withdraw_question()
+        self.conversation.cancel()
 
-    def _withdraw(self) -> None:
+    def _withdraw_question(self) -> None:
         if self._asking is not None:
             self._asking[1].cancel()
 
@@ -221,66 +230,68 @@ class EditorSession:
         if event.type in ("finished", "tool_start"):
             end_startup()
         if isinstance(event, Init):
-            self.drawing.run = event.session_id
-            if self._prompted:
-                self._prompted = False
-                self.chosen.counted()
+            self.renderer.run = event.session_id
+            if self._prompt_pending:
+                self._prompt_pending = False
+                self.session_options.clear_after_prompt()
         elif isinstance(event, Result):
             self._result = event
         elif isinstance(event, HandOver):
-            self.drawing.run = event.run
+            self.renderer.run = event.run
         if self._muted:
             return
-        for update in self.drawing.updates(event, self._replaying):
-            self.update(update, droppable=event.type == "tool_output")
+        for update in self.renderer.render_event(event, self._replaying):
+            self.send_update(update, droppable=event.type == "tool_output")
         if isinstance(event, Finished) and not event.agent:
-            self.update(self.chosen.usage(event.usage))
+            self.send_update(self.session_options.usage_update(event.usage))
 
-    def update(self, update: Update, *, droppable: bool = False) -> None:
+    def send_update(self, update: Update, *, droppable: bool = False) -> None:
         params = {"sessionId": self.name, "update": update}
-        self._wire.notify("session/update", params, droppable=droppable)
+        self._wire.send_notification("session/update", params, droppable=droppable)
 
     def notice(self, notice: Notice, /) -> None:
         if notice.kind == "problem":
             self._problems.append(notice.text)
         elif notice.kind in ("forked", "back", "unchanged") or (notice.kind == "chosen" and self._turn):
-            self.say(notice.text)
+            self.send_agent_message(notice.text)
         elif notice.kind in ("unsent", "elsewhere"):
-            self._elsewhere |= notice.kind == "elsewhere"
-            self.update(message_chunk("agent_thought", f"{notice.text}\n"))
-        elif notice.kind == "unfinished" and (self._turn is None or self._elsewhere):
+            self._driven_elsewhere |= notice.kind == "elsewhere"
+            self.send_update(message_chunk("agent_thought", f"{notice.text}\n"))
+        elif notice.kind == "unfinished" and (self._turn is None or self._driven_elsewhere):
             again = "It stopped midway. /continue goes on; or say what to do instead."
-            self.update(message_chunk("agent_thought", f"{again}\n"))
+            self.send_update(message_chunk("agent_thought", f"{again}\n"))
 
     def prompted(self, _prompt: str, /) -> None:
         """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
-        self._prompted = True
-        for name in [*self.drawing.open]:
-            self.update(self.drawing.end(name, False))
+        self._prompt_pending = True
+        for name in [*self.renderer.open_calls]:
+            self.send_update(self.renderer.end_call(name, False))
 
     def moved(self) -> None:
-        self.chosen.tell()
-        if not self.talk.busy and self._turn and not self._turn.done():
+        self.session_options.send_changes()
+        if not self.conversation.busy and self._turn and not self._turn.done():
             self._turn.set_result(None)
 
     def ended(self) -> None:
         self._replaying = self._muted = False
-        if self.talk.run and self.talk.run != self._pointed:
-            self._pointed = self.talk.run
-            self.keep()
-        if self._shown and not self._shown.done():
-            self._shown.set_result(None)
+        if self.conversation.run and self.conversation.run != self._saved_run:
+            self._saved_run = self.conversation.run
+            self.save_session()
+        if self._run_shown and not self._run_shown.done():
+            self._run_shown.set_result(None)
 
     _muted = False
 
-    def keep(self) -> None:
+    def save_session(self) -> None:
         """Store which run the session shows, and what was chosen for its next prompt."""
-        self.talk.client.point_session(self.name, self._pointed, self.talk.workspace, self.chosen.kept)
+        self.conversation.client.update_session(
+            self.name, self._saved_run, self.conversation.workspace, self.session_options.chosen
+        )
 
     async def decide(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         made: list[Decision] = []
         for request in requests:
-            self._asking = request["id"], asyncio.ensure_future(self._decision(request))
+            self._asking = request["id"], asyncio.ensure_future(self._ask_for_decision(request))
             await asyncio.wait({self._asking[1]})
             asked, self._asking = self._asking[1], None
             if self._cancelled:
@@ -297,14 +308,14 @@ class EditorSession:
             made.append(decision)
         return made
 
-    async def _decision(self, request: Pending) -> Decision | None:
-        words, self._answer = self._answer, ""
-        if permission_requests.needs_text(request):
+    async def _ask_for_decision(self, request: Pending) -> Decision | None:
+        words, self._typed_answer = self._typed_answer, ""
+        if permission_requests.is_answered_with_text(request):
             if words:
                 return permission_requests.decide_with_answers(request, [words])
             if as_object(self._client.get("elicitation")).get("form") is not None:
                 return await permission_requests.request_form(self._wire, self.name, request)
-            self.update(
+            self.send_update(
                 message_chunk(
                     "agent_message",
                     "\n".join(
@@ -313,12 +324,18 @@ class EditorSession:
                 )
             )
             return None
-        if (name := permission_requests.tool_call_id(request, self.drawing)) not in self.drawing.announced:
+        if (
+            name := permission_requests.tool_call_id_of_request(request, self.renderer)
+        ) not in self.renderer.announced_calls:
             headline = permission_requests.describe_request(request).headline
-            self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
-        decision = await permission_requests.request_permission(self._wire, self.name, request, self.drawing)
+            self.send_update(
+                self.renderer.announce_call(name, request["tool_name"], request["args"], headline)
+            )
+        decision = await permission_requests.request_permission(self._wire, self.name, request, self.renderer)
         if decision is None:
-            self.say(f"A request stays open: interlock approvals {self.talk.run}. Or say what to do instead.")
+            self.send_agent_message(
+                f"A request stays open: interlock approvals {self.conversation.run}. Or say what to do instead."
+            )
         elif decision.choice == "cancel":
             self._cancelled = True
         return decision
@@ -351,17 +368,17 @@ class ClientFiles:
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
     def text(self, path: Path) -> str | None:
-        content = as_object(self._asked("readTextFile", "fs/read_text_file", path)).get("content")
+        content = as_object(self._call_client("readTextFile", "fs/read_text_file", path)).get("content")
         return content if isinstance(content, str) else None
 
     def write(self, path: Path, text: str) -> None:
-        self._asked("writeTextFile", "fs/write_text_file", path, content=text)
+        self._call_client("writeTextFile", "fs/write_text_file", path, content=text)
 
-    def _asked(self, offer: str, method: str, path: Path, **more: str) -> Any:
-        """The client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
-        if self._offers.get(offer) is not True:
+    def _call_client(self, capability: str, method: str, path: Path, **params: str) -> Any:
+        """Return the client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
+        if self._offers.get(capability) is not True:
             return None
-        request = self._wire.request(method, {"sessionId": self._session, "path": str(path), **more})
+        request = self._wire.send_request(method, {"sessionId": self._session, "path": str(path), **params})
         answer = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return answer.result(_PATIENCE_S)
@@ -379,23 +396,25 @@ _OWN = "-"
 class SessionOptions:
     """A session's modes and options. Changes count from the next prompt on."""
 
-    def __init__(self, talk: Conversation, send: Callable[[Update], None], keep: Callable[[], None]) -> None:
-        """Reads the settings. Raises `InterlockError`. `keep`: stores `kept`."""
-        self._talk, self._send, self._keep = talk, send, keep
-        self.kept: Mapping[str, str] = {}
+    def __init__(
+        self, conversation: Conversation, send: Callable[[Update], None], save: Callable[[], None]
+    ) -> None:
+        """Reads the settings. Raises `InterlockError`. `save`: stores `chosen`."""
+        self._conversation, self._send, self._save = conversation, send, save
+        self.chosen: Mapping[str, str] = {}
         """What was chosen for the next prompt."""
-        self._models, self._modes = choices.list_models(talk), choices.list_modes(talk)
-        self._told = self._now()
+        self._models, self._modes = choices.list_models(conversation), choices.list_modes(conversation)
+        self._sent_values = self._current_values()
 
-    def state(self) -> dict[str, Any]:
-        """As a new or loaded session is answered with."""
-        known = choices.list_approval_modes(self._talk)
+    def modes_and_options(self) -> dict[str, Any]:
+        """Return the modes and options that a new or loaded session is answered with."""
+        known = choices.list_approval_modes(self._conversation)
         modes = [{"id": name, "name": name, "description": about} for name, about in known.items()]
-        now = {"currentModeId": self._talk.approval_mode, "availableModes": modes}
-        return {"modes": now, "configOptions": self.options()}
+        now = {"currentModeId": self._conversation.approval_mode, "availableModes": modes}
+        return {"modes": now, "configOptions": self.option_rows()}
 
-    def options(self) -> list[Update]:
-        talk = self._talk
+    def option_rows(self) -> list[Update]:
+        talk = self._conversation
         work = {_OWN: "no mode of work", **self._modes}
         models = {
             **({talk.model: "now"} if talk.model not in self._models and talk.model else {}),
@@ -414,8 +433,8 @@ class SessionOptions:
             _select_option("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
 
-    def take(self, option: str, value: object) -> None:
-        """Raises `RpcError` and `UserError`."""
+    def choose(self, option: str, value: object) -> None:
+        """Choose a value and store it. Raises `RpcError` and `UserError`."""
         take = {
             "model": choices.choose_model,
             "thinking": choices.choose_thinking,
@@ -428,57 +447,57 @@ class SessionOptions:
             raise RpcError(PARAMS, f"Option {option!r} takes a string, got {value!r}.")
         if option == "mode" and value == _OWN:
             raise RpcError(PARAMS, "You can change the mode of work, but not leave it.")
-        take[option](self._talk, value)
-        if self.kept.get(option) != value:
-            self.kept = {**self.kept, option: value}
-            self._keep()
-        self.tell()
+        take[option](self._conversation, value)
+        if self.chosen.get(option) != value:
+            self.chosen = {**self.chosen, option: value}
+            self._save()
+        self.send_changes()
 
-    def again(self, kept: Mapping[str, str]) -> None:
+    def restore_choices(self, stored: Mapping[str, str]) -> None:
         """Choose what was chosen before the editor died; what isn't there any more is left out, and told."""
-        self.kept = kept
-        for option, value in kept.items():
+        self.chosen = stored
+        for option, value in stored.items():
             try:
-                self.take(option, value)
+                self.choose(option, value)
             except InterlockError as error:
                 self._send(message_chunk("agent_thought", f"{error}\n"))
 
-    def counted(self) -> None:
-        """A prompt runs with what was chosen: from now on the run keeps it."""
-        if self.kept:
-            self.kept = {}
-            self._keep()
+    def clear_after_prompt(self) -> None:
+        """Forget what was chosen: a prompt runs with it, and from now on the run keeps it."""
+        if self.chosen:
+            self.chosen = {}
+            self._save()
 
-    def tell(self) -> None:
-        """Send what has changed: a plan that was approved, or the model, may have."""
-        if (now := self._now()) == self._told:
+    def send_changes(self) -> None:
+        """Send modes and options if they have changed, as after a plan that was approved."""
+        if (now := self._current_values()) == self._sent_values:
             return
-        if now[0] != self._told[0]:
+        if now[0] != self._sent_values[0]:
             self._send({"sessionUpdate": "current_mode_update", "currentModeId": now[0]})
-        self._told = now
-        self._send({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+        self._sent_values = now
+        self._send({"sessionUpdate": "config_option_update", "configOptions": self.option_rows()})
 
-    def usage(self, used: Mapping[str, int]) -> Update:
-        """How much of the model's window the last request filled."""
-        settings = self._talk.client.settings(self._talk.workspace)
+    def usage_update(self, tokens: Mapping[str, int]) -> Update:
+        """Return the update that says how much of the model's window the last request filled."""
+        settings = self._conversation.client.settings(self._conversation.workspace)
         size = configured_context_window(
-            settings, settings.model.aliases.get(self._talk.model, self._talk.model)
+            settings, settings.model.aliases.get(self._conversation.model, self._conversation.model)
         )
         return {
             "sessionUpdate": "usage_update",
-            "used": used.get("input", 0) + used.get("output", 0),
+            "used": tokens.get("input", 0) + tokens.get("output", 0),
             "size": size,
         }
 
-    def _now(self) -> tuple[str, ...]:
-        talk = self._talk
+    def _current_values(self) -> tuple[str, ...]:
+        talk = self._conversation
         return talk.approval_mode, talk.model, talk.mode, choices.thinking_levels(talk)[0]
 
 
 def _select_option(
-    name: str, label: str, category: str | None, now: str, values: Mapping[Any, str]
+    name: str, label: str, category: str | None, current: str, values: Mapping[Any, str]
 ) -> Update:
     options = [{"value": value, "name": value, "description": about} for value, about in values.items()]
-    known = [*options] if now in values else [{"value": now, "name": now}, *options]
+    known = [*options] if current in values else [{"value": current, "name": current}, *options]
     more = {"category": category} if category else {}
-    return {"type": "select", "id": name, "name": label, "currentValue": now, "options": known, **more}
+    return {"type": "select", "id": name, "name": label, "currentValue": current, "options": known, **more}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client.event_lines import agent_end_line, call_line, event_notice
+from interlock.engine.client.event_lines import agent_end_line, call_summary_line, event_notice_line
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -46,7 +46,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
 
 
 def message_chunk(kind: str, content: str) -> Update:
-    """`kind`: agent_message, agent_thought or user_message."""
+    """Return a piece of a message. `kind`: agent_message, agent_thought or user_message."""
     return {"sessionUpdate": f"{kind}_chunk", "content": {"type": "text", "text": content}}
 
 
@@ -57,8 +57,8 @@ class UpdateRenderer:
         """`terminals`: whether the client draws a command's output as a terminal, which is fed through `_meta`."""
         self.workspace, self._terminals = workspace, terminals
         self.run = ""
-        self.announced: set[str] = set()
-        self.open: set[str] = set()
+        self.announced_calls: set[str] = set()
+        self.open_calls: set[str] = set()
         """Calls without an end."""
         self._args: dict[str, Mapping[str, Any]] = {}
         self._output: dict[str, str] = {}
@@ -69,8 +69,8 @@ class UpdateRenderer:
     def make_tool_call_id(self, run: str, agent: str, call: str) -> str:
         return "/".join(filter(None, (run, agent, call)))
 
-    def updates(self, event: Event, replaying: bool) -> Iterator[Update]:
-        """`replaying`: what the person said is shown, too."""
+    def render_event(self, event: Event, replaying: bool) -> Iterator[Update]:
+        """Yield an event's updates. `replaying`: what the person said is shown, too."""
         match event:
             case MessageEvent() if event.agent:
                 return
@@ -86,7 +86,7 @@ class UpdateRenderer:
             case Finished() if not event.agent:
                 self._streamed = False
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
-                yield from self._call(event)
+                yield from self._render_call_event(event)
             case AgentStart():
                 yield message_chunk("agent_thought", f"{event.name}: {event.task}\n")
             case AgentEnd():
@@ -94,82 +94,88 @@ class UpdateRenderer:
             case ErrorEvent():
                 yield message_chunk("agent_thought", f"{visible(event.message)}\n")
             case _:
-                if line := event_notice(event, verbose=False):
+                if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
 
-    def announce(self, name: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
-        """A call that is first heard of."""
-        self.announced.add(name)
-        self.open.add(name)
-        self._args[name] = args
+    def announce_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
+        """Record a call as open, and return the update that introduces it."""
+        self.announced_calls.add(call_id)
+        self.open_calls.add(call_id)
+        self._args[call_id] = args
         terminal: Update = {}
         if self._terminals and tool_kind(tool) == "execute":
-            self._in_terminal.add(name)
-            info = {"terminal_id": name, "cwd": str(self.workspace)}
-            terminal = {"content": [_terminal_content(name)], "_meta": {"terminal_info": info}}
+            self._in_terminal.add(call_id)
+            info = {"terminal_id": call_id, "cwd": str(self.workspace)}
+            terminal = {"content": [_terminal_content(call_id)], "_meta": {"terminal_info": info}}
         return {
             "sessionUpdate": "tool_call",
-            "toolCallId": name,
+            "toolCallId": call_id,
             "title": title,
             "kind": tool_kind(tool),
             "status": "pending",
             "rawInput": dict(args),
-            "locations": self.locations(args),
+            "locations": self.call_locations(args),
             **terminal,
         }
 
-    def end(self, name: str, well: bool) -> Update:
-        """The end of a call that no event tells."""
-        self.open.discard(name)
-        return _call_update(name, status="completed" if well else "failed")
+    def end_call(self, call_id: str, succeeded: bool) -> Update:
+        """Record a call as ended, and return the update that says so, where no event does."""
+        self.open_calls.discard(call_id)
+        return _call_update(call_id, status="completed" if succeeded else "failed")
 
-    def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
-        name = self.make_tool_call_id(self.run, event.agent, event.tool_id)
+    def _render_call_event(
+        self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent
+    ) -> Iterator[Update]:
+        call_id = self.make_tool_call_id(self.run, event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
-            self._output[name] = (self._output.get(name, "") + event.text)[-_SHOWN_OUTPUT:]
-            if name in self._in_terminal:
-                yield _terminal_output_update(name, event.text)
+            self._output[call_id] = (self._output.get(call_id, "") + event.text)[-_SHOWN_OUTPUT:]
+            if call_id in self._in_terminal:
+                yield _terminal_output_update(call_id, event.text)
             else:
-                yield _call_update(name, content=[content_block(self._output[name])])
+                yield _call_update(call_id, content=[content_block(self._output[call_id])])
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
-        if name not in self.announced:
-            yield self.announce(name, event.tool_name, args or {}, call_line(event))
+        if call_id not in self.announced_calls:
+            yield self.announce_call(call_id, event.tool_name, args or {}, call_summary_line(event))
         elif isinstance(event, ToolStart) and args is not None:
-            self._args[name] = args
-            more = {"rawInput": args, "locations": self.locations(args), "title": call_line(event)}
-            yield _call_update(name, **more)
+            self._args[call_id] = args
+            more = {
+                "rawInput": args,
+                "locations": self.call_locations(args),
+                "title": call_summary_line(event),
+            }
+            yield _call_update(call_id, **more)
         if isinstance(event, ToolStart):
-            shows = {"content": [_terminal_content(name)]} if name in self._in_terminal else {}
-            yield _call_update(name, status="in_progress", **shows)
+            shows = {"content": [_terminal_content(call_id)]} if call_id in self._in_terminal else {}
+            yield _call_update(call_id, status="in_progress", **shows)
         elif isinstance(event, ToolResultEvent):
-            self.open.discard(name)
-            printed = self._output.pop(name, "")
-            if name in self._in_terminal and not event.error:
-                yield from _terminal_exit_updates(name, event, printed)
+            self.open_calls.discard(call_id)
+            printed = self._output.pop(call_id, "")
+            if call_id in self._in_terminal and not event.error:
+                yield from _terminal_exit_updates(call_id, event, printed)
             else:
-                yield self._result(name, event)
+                yield self._result_update(call_id, event)
             if event.tool_name in _TODOS and event.status == "success":
-                yield from _plan_updates(self._args.get(name, {}))
+                yield from _plan_updates(self._args.get(call_id, {}))
 
-    def _result(self, name: str, event: ToolResultEvent) -> Update:
+    def _result_update(self, call_id: str, event: ToolResultEvent) -> Update:
         told = event.output or (event.error or {}).get("message", "") or event.exit
         failed = event.status != "success" or event.exit
-        args = self._args.get(name, {})
-        changed = [*diff_contents(event.diff, self.path(args))] if event.diff else []
+        args = self._args.get(call_id, {})
+        changed = [*diff_contents(event.diff, self.absolute_path(args))] if event.diff else []
         shown = changed or ([content_block(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
-        update = _call_update(name, status="failed" if failed else "completed", content=shown)
+        update = _call_update(call_id, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
-            update["locations"] = [{"path": self.path(args), "line": max(int(line[2]), 1)}]
+            update["locations"] = [{"path": self.absolute_path(args), "line": max(int(line[2]), 1)}]
         return update
 
-    def path(self, args: Mapping[str, Any]) -> str:
-        """The absolute path that a call names; empty: none."""
+    def absolute_path(self, args: Mapping[str, Any]) -> str:
+        """Return the absolute path that a call names; empty: none."""
         named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
         return str(self.workspace / named) if named else ""
 
-    def locations(self, args: Mapping[str, Any]) -> list[Update]:
-        path, line = self.path(args), args.get("start_line")
+    def call_locations(self, args: Mapping[str, Any]) -> list[Update]:
+        path, line = self.absolute_path(args), args.get("start_line")
         return [{"path": path, **({"line": line} if isinstance(line, int) else {})}] if path else []
 
 
@@ -178,7 +184,7 @@ def tool_kind(tool: str) -> str:
 
 
 def diff_contents(diff: str, path: str) -> Iterator[Update]:
-    """A unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
+    """Yield a unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
     starts = [*_HUNK.finditer(diff)]
     for number, start in enumerate(starts):
         end = starts[number + 1].start() if number + 1 < len(starts) else len(diff)
@@ -207,28 +213,30 @@ def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
     yield {"sessionUpdate": "plan", "entries": entries}
 
 
-def _terminal_exit_updates(name: str, event: ToolResultEvent, printed: str) -> Iterator[Update]:
-    """The end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
-    if not printed and event.output:
-        yield _terminal_output_update(name, event.output)
+def _terminal_exit_updates(call_id: str, event: ToolResultEvent, streamed_output: str) -> Iterator[Update]:
+    """Yield the end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
+    if not streamed_output and event.output:
+        yield _terminal_output_update(call_id, event.output)
     code = 0 if not event.exit else int(found[1]) if (found := _EXIT.match(event.exit)) else None
-    exit = {"terminal_id": name, "exit_code": code, "signal": event.exit if code is None else None}
+    exit = {"terminal_id": call_id, "exit_code": code, "signal": event.exit if code is None else None}
     status = "failed" if event.exit or event.status != "success" else "completed"
-    yield _call_update(name, status=status, content=[_terminal_content(name)], _meta={"terminal_exit": exit})
+    yield _call_update(
+        call_id, status=status, content=[_terminal_content(call_id)], _meta={"terminal_exit": exit}
+    )
 
 
-def _terminal_output_update(name: str, output: str) -> Update:
+def _terminal_output_update(call_id: str, output: str) -> Update:
     lines = visible(output).replace("\n", "\r\n")
-    return _call_update(name, _meta={"terminal_output": {"terminal_id": name, "data": lines}})
+    return _call_update(call_id, _meta={"terminal_output": {"terminal_id": call_id, "data": lines}})
 
 
-def _terminal_content(name: str) -> Update:
-    return {"type": "terminal", "terminalId": name}
+def _terminal_content(call_id: str) -> Update:
+    return {"type": "terminal", "terminalId": call_id}
 
 
-def _call_update(name: str, **fields: Any) -> Update:
-    return {"sessionUpdate": "tool_call_update", "toolCallId": name, **fields}
+def _call_update(call_id: str, **fields: Any) -> Update:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
 
 
-def content_block(shown: str) -> Update:
-    return {"type": "content", "content": {"type": "text", "text": shown}}
+def content_block(text: str) -> Update:
+    return {"type": "content", "content": {"type": "text", "text": text}}

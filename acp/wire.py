@@ -40,14 +40,14 @@ class Wire:
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
         self._out: deque[bytes] = deque()
-        self._held = 0
+        self._unwritten_bytes = 0
         self._changed = threading.Condition()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._last = 0
+        self._pending_requests: dict[int, asyncio.Future[Any]] = {}
+        self._last_request_id = 0
 
     @classmethod
-    def of_this_process(cls) -> "Wire":
-        """Take stdin and stdout. What else reads stdin finds it empty, and what else prints lands on stderr."""
+    def take_over_stdio(cls) -> "Wire":
+        """Take this process's stdin and stdout. Other readers find stdin empty; what else prints lands on stderr."""
         read, write = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -56,76 +56,79 @@ class Wire:
         sys.stdout = sys.stderr
         return cls(read, write)
 
-    def start(self, take: Callable[[Frame], None], ended: Callable[[], None]) -> None:
-        """`take`: called in this event loop with each request and notification; `ended`: when the client is gone."""
+    def start(self, handle_frame: Callable[[Frame], None], on_client_gone: Callable[[], None]) -> None:
+        """Start reading and writing.
+
+        `handle_frame`: called in this event loop with each request and notification; `on_client_gone`: at the end.
+        """
         self._loop = asyncio.get_running_loop()
-        self._take, self._ended = take, ended
-        for work in (self._reading, self._writing):
+        self._handle_frame, self._on_client_gone = handle_frame, on_client_gone
+        for work in (self._read_frames, self._write_frames):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
 
-    def send(self, frame: Frame, *, droppable: bool = False) -> None:
+    def send_frame(self, frame: Frame, *, droppable: bool = False) -> None:
         """Queue a frame. Never blocks; callable from any thread."""
         line = json.dumps({"jsonrpc": "2.0", **frame}, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._changed:
-            if droppable and self._held > _HELD:
+            if droppable and self._unwritten_bytes > _HELD:
                 return
             self._out.append(line)
-            self._held += len(line)
+            self._unwritten_bytes += len(line)
             self._changed.notify()
 
-    def notify(self, method: str, params: Mapping[str, Any], *, droppable: bool = False) -> None:
-        self.send({"method": method, "params": params}, droppable=droppable)
+    def send_notification(self, method: str, params: Mapping[str, Any], *, droppable: bool = False) -> None:
+        self.send_frame({"method": method, "params": params}, droppable=droppable)
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Ask the client. Cancelled, it withdraws the request. Raises `RpcError`."""
-        self._last += 1
-        number, answer = self._last, self._loop.create_future()
-        self._asked[number] = answer
-        self.send({"id": number, "method": method, "params": params})
+    async def send_request(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Send a request and wait for the client's answer. Cancelled, it withdraws the request. Raises `RpcError`."""
+        self._last_request_id += 1
+        number, answer = self._last_request_id, self._loop.create_future()
+        self._pending_requests[number] = answer
+        self.send_frame({"id": number, "method": method, "params": params})
         try:
             return await answer
         except asyncio.CancelledError:
-            self.notify("$/cancel_request", {"requestId": number})
+            self.send_notification("$/cancel_request", {"requestId": number})
             raise
         finally:
-            del self._asked[number]
+            del self._pending_requests[number]
 
     def flush(self, timeout_s: float) -> None:
         """Wait until everything is written, or the time is up."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._held, timeout_s)
+            self._changed.wait_for(lambda: not self._unwritten_bytes, timeout_s)
 
-    def _reading(self) -> None:
+    def _read_frames(self) -> None:
         with os.fdopen(self._read, "rb", buffering=1 << 16) as stream:
             while line := stream.readline(LONGEST):
                 if line.endswith(b"\n") or len(line) < LONGEST:
-                    self._read_frame(line)
+                    self._parse_frame(line)
                     continue
                 while line and not line.endswith(b"\n"):
                     line = stream.readline(LONGEST)
-                self._refuse(PARSE, f"The frame is longer than {LONGEST} bytes.")
-        self._loop.call_soon_threadsafe(self._ended)
+                self._send_error(PARSE, f"The frame is longer than {LONGEST} bytes.")
+        self._loop.call_soon_threadsafe(self._on_client_gone)
 
-    def _read_frame(self, line: bytes) -> None:
+    def _parse_frame(self, line: bytes) -> None:
         if not line.strip():
             return
         try:
             frame = json.loads(line.decode())
         except (ValueError, RecursionError) as error:
-            return self._refuse(PARSE, f"The frame isn't JSON in UTF-8: {error}.")
+            return self._send_error(PARSE, f"The frame isn't JSON in UTF-8: {error}.")
         if problem := _frame_problem(frame):
-            return self._refuse(INVALID, problem, _frame_id(frame))
-        self._loop.call_soon_threadsafe(self._came, frame)
+            return self._send_error(INVALID, problem, _request_id_of_frame(frame))
+        self._loop.call_soon_threadsafe(self._dispatch_frame, frame)
         return None
 
-    def _refuse(self, code: int, message: str, name: str | int | None = None) -> None:
-        self.send({"id": name, "error": {"code": code, "message": message}})
+    def _send_error(self, code: int, message: str, request_id: str | int | None = None) -> None:
+        self.send_frame({"id": request_id, "error": {"code": code, "message": message}})
 
-    def _came(self, frame: Frame) -> None:
+    def _dispatch_frame(self, frame: Frame) -> None:
         if "method" in frame:
-            self._take(frame)
+            self._handle_frame(frame)
             return
-        answer = self._asked.get(frame["id"])
+        answer = self._pending_requests.get(frame["id"])
         if answer is None or answer.done():  # withdrawn meanwhile, or never asked
             return
         if "error" in frame:
@@ -136,7 +139,7 @@ class Wire:
         else:
             answer.set_result(frame.get("result"))
 
-    def _writing(self) -> None:
+    def _write_frames(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._out)
@@ -147,20 +150,20 @@ class Wire:
                 while view:
                     view = view[os.write(self._write, view) :]
             except OSError:
-                self._loop.call_soon_threadsafe(self._ended)
+                self._loop.call_soon_threadsafe(self._on_client_gone)
                 return
             with self._changed:
-                self._held -= len(lines)
+                self._unwritten_bytes -= len(lines)
                 self._changed.notify_all()
 
 
-def _frame_id(frame: object) -> str | int | None:
+def _request_id_of_frame(frame: object) -> str | int | None:
     name = as_object(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 
 def _frame_problem(frame: object) -> str:
-    """What is wrong with a decoded frame; empty: nothing."""
+    """Return what is wrong with a decoded frame; empty: nothing."""
     if not isinstance(frame, dict):
         return "A frame is one JSON object; batches aren't supported."
     fields = cast(Frame, frame)

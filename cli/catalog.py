@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.cli.suggestions import close_matches, format_suggestion
+from interlock.cli.suggestions import close_matches, did_you_mean_hint
 from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
 from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    place: str
-    """Module in `cli/commands/` whose `NAME` runs the command (`parsing.takes`), or `ROOM/`, which registers it."""
+    module: str
+    """Module in `cli/commands/` whose `NAME` runs the command, or `ROOM/`, which registers it."""
     usage: str
     summary: str
 
@@ -90,7 +90,7 @@ _LISTED = {
 _GROUP = "interlock.commands"
 _ROWS = {row[1].partition(" ")[0]: Command(*row) for rows in _LISTED.values() for row in rows}
 COMMANDS = {
-    name: row for name, row in _ROWS.items() if not row.place.endswith("/") or find_entry_point(_GROUP, name)
+    name: row for name, row in _ROWS.items() if not row.module.endswith("/") or find_entry_point(_GROUP, name)
 }
 """Those that this installation has, without those of other packages."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
@@ -107,12 +107,12 @@ def _build_prompt_parser() -> "Parser":
     return _build_command_parser("prompt", "")
 
 
-def _build_command_parser(name: str, typed: str) -> "Parser":
+def _build_command_parser(name: str, shown_name: str) -> "Parser":
     command = _load_command(name)
     kind, parts = command.takes
-    made = kind(typed)
+    made = kind(shown_name)
     if not command.__module__.startswith("interlock.cli."):
-        made.pages = Path(str(sys.modules[command.__module__].__file__)).parent / "help"
+        made.help_folder = Path(str(sys.modules[command.__module__].__file__)).parent / "help"
     for part in parts:
         part(made)
     return made
@@ -125,11 +125,11 @@ def execute_command(name: str, arguments: list[str]) -> int:
 
 def _load_command(name: str) -> Any:
     row = COMMANDS.get(name)
-    if name != "prompt" and (row is None or row.place.endswith("/")):
+    if name != "prompt" and (row is None or row.module.endswith("/")):
         entry = find_entry_point(_GROUP, name)
         assert entry is not None, name
         return load_entry_point(entry)
-    module = import_module(f"interlock.cli.commands.{row.place if row else 'work'}")
+    module = import_module(f"interlock.cli.commands.{row.module if row else 'work'}")
     return getattr(module, f"{name}_" if iskeyword(name) else name)
 
 
@@ -145,13 +145,13 @@ def load_entry_point(entry: EntryPoint) -> Any:
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
-    for group, rows in _listed_commands().items():
+    for group, rows in _available_commands_by_group().items():
         lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for usage, summary in rows)]
     text = Path(__file__).with_name("help") / "commands.txt"
     return text.read_text("utf-8").replace("COMMANDS", "\n".join(lines), 1)
 
 
-def _listed_commands() -> dict[str, list[tuple[str, str]]]:
+def _available_commands_by_group() -> dict[str, list[tuple[str, str]]]:
     """Return usage and summary of each command that is here, by group; those of other packages come last."""
     found = {
         group: [(usage, summary) for _, usage, summary in rows if usage.partition(" ")[0] in COMMANDS]
@@ -173,7 +173,7 @@ _OTHER_AGENTS_COMMANDS = {
 """Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
 
 
-def parse_command(argv: list[str]) -> tuple[str, list[str]]:
+def find_command(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
     place = _index_of_first_word(argv)
     if place is None:
@@ -183,7 +183,7 @@ def parse_command(argv: list[str]) -> tuple[str, list[str]]:
         return word, rest
     if word in _ROWS:
         raise UserError(
-            f"No command {word!r}: this installation lacks the folder interlock/{_ROWS[word].place}. "
+            f"No command {word!r}: this installation lacks the folder interlock/{_ROWS[word].module}. "
             "Install Interlock again to get it."
         )
     if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
@@ -194,7 +194,7 @@ def parse_command(argv: list[str]) -> tuple[str, list[str]]:
     if meant:
         prompt = shlex.quote(" ".join(argv))
         raise UserError(
-            f"No command {word!r}.{format_suggestion(meant)} To send it as a prompt: interlock -p {prompt}"
+            f"No command {word!r}.{did_you_mean_hint(meant)} To send it as a prompt: interlock -p {prompt}"
         )
     return "prompt", argv
 
@@ -221,6 +221,6 @@ def _index_of_first_word(argv: list[str]) -> int | None:
         if not word.startswith("-") or word == "-":
             return place
         flags = flags or build_parser("prompt")  # built only where no -p comes first
-        if flags.takes_value(word):
+        if flags.has_value(word):
             next(words, None)
     return None

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from interlock.cli.catalog import COMMANDS, execute_command, parse_command, root_help
+from interlock.cli.catalog import COMMANDS, execute_command, find_command, root_help
 from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import visible
@@ -38,7 +38,7 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
         close_stdout()
         return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
-        _end_structured_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
+        _write_structured_failure(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
         from interlock.state.errors import as_bug_error
@@ -71,7 +71,7 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
     from interlock.engine.client import Client
 
     try:
-        with Client.for_this_user().diagnosed():
+        with Client.for_this_user().explain_store_errors():
             raise error
     except InterlockError as found:
         return found
@@ -80,7 +80,7 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
 
 
 def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> int:
-    _end_structured_output(argv, shown)
+    _write_structured_failure(argv, shown)
     text = f"interlock: {shown}"
     if {"-d", "--debug"} & set(argv):
         import traceback
@@ -92,7 +92,7 @@ def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> i
     return shown.exit_code
 
 
-def _end_structured_output(argv: list[str], error: InterlockError) -> None:
+def _write_structured_failure(argv: list[str], error: InterlockError) -> None:
     """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
     words = argv[: argv.index("--")] if "--" in argv else argv
     found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
@@ -125,7 +125,7 @@ def _dispatch_command(argv: list[str], own_process: bool) -> int:
         Path.home()
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
-    name, rest = parse_command(argv)
+    name, rest = find_command(argv)
     if own_process and (name in _STARTING or name not in COMMANDS):
         from interlock.cli.startup import pause_garbage_collection
         from interlock.services.secrets.environment import clear_own_environment

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.cli.catalog import COMMANDS, build_parser, parse_command
-from interlock.cli.parsing import OneOf
+from interlock.cli.catalog import COMMANDS, build_parser, find_command
+from interlock.cli.parsing import ChoiceParser
 from interlock.cli.render.output import one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
-from interlock.engine.client.requests import request_name
+from interlock.engine.client.requests import request_number_or_id
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
@@ -20,13 +20,13 @@ _TITLE, _MOST = 60, 1_000
 """Characters of a run's title, and how many of the newest runs are offered."""
 
 
-class Word(NamedTuple):
+class Completion(NamedTuple):
     value: str
-    about: str = ""
+    description: str = ""
 
 
 class Completions(NamedTuple):
-    words: list[Word]
+    words: list[Completion]
     kind: str = "words"
     """words | files | dirs"""
     prefix: str = ""
@@ -37,115 +37,121 @@ def complete_words(words: Sequence[str]) -> Completions:
     """Completions of the last of `words`, the words after `interlock`."""
     *before, current = words
     if before[:1] == ["help"]:
-        return _matching_words([*_command_words()], current)
-    name, rest = parse_command(before)
+        return _filter_completions([*_command_completions()], current)
+    name, rest = find_command(before)
     parser = build_parser(name)
     with suppress(InterlockError):
-        parser.learn(rest)
-    at, typed = parser.expects(rest)
+        parser.add_flags_from_words(rest)
+    at, typed = parser.expected_argument(rest)
     if current.startswith("--") and "=" in current:
         flag, _, _ = current.partition("=")
-        at = parser.action_of(flag)
+        at = parser.find_action(flag)
         return _complete_value(at, current, flag + "=", typed) if at is not None else Completions([])
     if current.startswith("-") and (at is None or not at.option_strings):
-        return _matching_words([Word(*one) for one in parser.shown_flags()], current)
+        return _filter_completions([Completion(*one) for one in parser.described_flags()], current)
     if name == "prompt" and not before:
-        return _matching_words([*_command_words(), Word("help", "a command's help")], current)
+        return _filter_completions([*_command_completions(), Completion("help", "a command's help")], current)
     return _complete_value(at, current, "", typed) if at is not None else Completions([])
 
 
-def _command_words() -> Iterator[Word]:
-    return (Word(name, command.summary) for name, command in COMMANDS.items())
+def _command_completions() -> Iterator[Completion]:
+    return (Completion(name, command.summary) for name, command in COMMANDS.items())
 
 
-def _complete_value(action: argparse.Action, current: str, before: str, words: Sequence[str]) -> Completions:
+def _complete_value(action: argparse.Action, typed: str, prefix: str, words: Sequence[str]) -> Completions:
     """Values of one argument; `words` are the words before it that belong to no flag."""
-    if isinstance(action.type, OneOf):
-        return _matching_words([Word(before + value) for value in action.type.values], current)
+    if isinstance(action.type, ChoiceParser):
+        return _filter_completions([Completion(prefix + value) for value in action.type.values], typed)
     places = str(action.metavar or "").split(" ")
     here = places[min(len(words), len(places) - 1)] if len(places) > 1 else places[0]
-    found: list[Word] = []
+    found: list[Completion] = []
     for name in re.split(r"[|\[]", here):
-        if name.startswith("@") and current.startswith(f"{before}@"):
-            return Completions([], "files", f"{before}@")
+        if name.startswith("@") and typed.startswith(f"{prefix}@"):
+            return Completions([], "files", f"{prefix}@")
         kind = name.strip("]@…").partition("=")[0]
         if kind == "DIR":
-            return Completions([], "dirs", before)
+            return Completions([], "dirs", prefix)
         if kind.startswith("FILE") and not name.startswith("@"):
-            return Completions([], "files", before)
+            return Completions([], "files", prefix)
         source = _COMPLETERS.get(f"--{action.dest}") or _COMPLETERS.get(kind)
-        found += [Word(kind)] if kind.islower() else source(words) if source else []
+        found += [Completion(kind)] if kind.islower() else source(words) if source else []
     if not here and action.type is Path:
-        return Completions([], "dirs", before)
-    if here == "MODEL" and current.startswith(f"{before}script:"):
-        return Completions([], "files", f"{before}script:")
-    return _matching_words([Word(before + word.value, word.about) for word in found], current)
+        return Completions([], "dirs", prefix)
+    if here == "MODEL" and typed.startswith(f"{prefix}script:"):
+        return Completions([], "files", f"{prefix}script:")
+    return _filter_completions([Completion(prefix + word.value, word.description) for word in found], typed)
 
 
-def _matching_words(words: Sequence[Word], current: str) -> Completions:
-    return Completions([word for word in words if word.value.startswith(current)])
+def _filter_completions(words: Sequence[Completion], typed: str) -> Completions:
+    return Completions([word for word in words if word.value.startswith(typed)])
 
 
-def _complete_runs(_: Sequence[str]) -> list[Word]:
+def _complete_runs(_: Sequence[str]) -> list[Completion]:
     newest = Client.for_this_user().runs(limit=_MOST)
-    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
-    return [*runs, Word("latest", "the newest of this folder")] if runs else []
+    runs = [Completion(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
+    return [*runs, Completion("latest", "the newest of this folder")] if runs else []
 
 
-def _run_before(words: Sequence[str]) -> str:
+def _require_named_run(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
-    return Client.for_this_user().run(words[0]).run if words else "-"
+    return Client.for_this_user().find_run(words[0]).run if words else "-"
 
 
-def _complete_steps(words: Sequence[str]) -> list[Word]:
-    run, client = _run_before(words), Client.for_this_user()
+def _complete_steps(words: Sequence[str]) -> list[Completion]:
+    run, client = _require_named_run(words), Client.for_this_user()
     nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
-    return [Word(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
+    return [Completion(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
-def _complete_requests(words: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in Client.for_this_user().requests(_run_before(words))]
-    rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
+def _complete_requests(words: Sequence[str]) -> list[Completion]:
+    waiting = [
+        request.fields for request in Client.for_this_user().waiting_requests(_require_named_run(words))
+    ]
+    rows = [(request_number_or_id(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
-        Word("all"),
-        *(Word(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
+        Completion("all"),
+        *(Completion(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
     ]
 
 
-def _complete_workflows(_: Sequence[str]) -> list[Word]:
+def _complete_workflows(_: Sequence[str]) -> list[Completion]:
     files = [
         file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
     ]
     own = {file.stem.replace("_", "-"): str(file) for file in files if not file.name.startswith("_")}
     installed = {point.name: point.value for point in find_entry_points(WORKFLOWS_GROUP)}
-    return [Word(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
+    return [Completion(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
 
 
-def _complete_tools(_: Sequence[str]) -> list[Word]:
+def _complete_tools(_: Sequence[str]) -> list[Completion]:
     from interlock.tools import NAMES
 
-    return [Word(name) for name in sorted(NAMES)]
+    return [Completion(name) for name in sorted(NAMES)]
 
 
-def _complete_models(_: Sequence[str]) -> list[Word]:
-    routed = Word("auto", "routed, per prompt")
-    return [routed, *(Word(*one) for one in ALIASES.items()), Word("script:", "a file of replies")]
-
-
-def _complete_modes(_: Sequence[str]) -> list[Word]:
-    from interlock.prompts import prompt_names
-
-    return [Word(name.removeprefix("modes/")) for name in prompt_names() if name.startswith("modes/")]
-
-
-def _complete_calls(words: Sequence[str]) -> list[Word]:
+def _complete_models(_: Sequence[str]) -> list[Completion]:
+    routed = Completion("auto", "routed, per prompt")
     return [
-        Word(str(number), call.tool)
-        for number, call in enumerate(Client.for_this_user().calls(_run_before(words)), 1)
+        routed,
+        *(Completion(*one) for one in ALIASES.items()),
+        Completion("script:", "a file of replies"),
     ]
 
 
-_COMPLETERS: dict[str, Callable[[Sequence[str]], list[Word]]] = {
+def _complete_modes(_: Sequence[str]) -> list[Completion]:
+    from interlock.prompts import prompt_names
+
+    return [Completion(name.removeprefix("modes/")) for name in prompt_names() if name.startswith("modes/")]
+
+
+def _complete_calls(words: Sequence[str]) -> list[Completion]:
+    return [
+        Completion(str(number), call.tool)
+        for number, call in enumerate(Client.for_this_user().calls(_require_named_run(words)), 1)
+    ]
+
+
+_COMPLETERS: dict[str, Callable[[Sequence[str]], list[Completion]]] = {
     "RUN": _complete_runs,
     "STEP": _complete_steps,
     "ID": _complete_requests,

@@ -13,26 +13,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.inputs import parse_json_object, read_spec
+from interlock.cli.inputs import parse_json_object, read_argument_text
 from interlock.cli.parsing import Parser, add_flag
 from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending_requests import ALWAYS, PREVIEW_LINES, hidden_lines_hint, request_lines
-from interlock.cli.suggestions import suggest_nearest
-from interlock.cli.terminal import drop_typed_input
+from interlock.cli.suggestions import nearest_names_hint
+from interlock.cli.terminal import discard_typed_input
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     AnswerChoice,
     Request,
-    answer_labels,
+    answer_field_labels,
     choices_by_key,
     decide_with_answers,
     decide_with_arguments,
     decide_with_edits,
+    decisions_on_other_requests,
     find_alike_outcomes,
     make_decision,
-    request_name,
-    reviewed_plan,
-    settle_others,
+    plan_under_review,
+    request_number_or_id,
 )
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
@@ -80,23 +80,24 @@ _ALWAYS_HELP = {
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
-def decisions_from(
-    typed: Sequence[tuple[str, Any, str | None]],
+def build_decisions(
+    flags: Sequence[tuple[str, Any, str | None]],
     waiting: Sequence[Request],
-    past: Mapping[str, str] | None = None,
-    idle: str = "Nothing waits in this run.",
+    past_requests: Mapping[str, str] | None = None,
+    why_nothing_waits: str = "Nothing waits in this run.",
 ) -> list[Decision]:
     """One decision per id. Raises `UserError` for an id that isn't pending, an invalid choice, or two for one id.
 
-    `past`: what became of a request that no longer waits, by id and by number. `idle`: why none waits.
+    `past_requests`: what became of a request that no longer waits, by id and by number.
     """
-    past = past or {}
-    if typed and not waiting:
-        names = (str(value).partition("=")[0] for _, value, _ in typed)
-        raise UserError(" ".join([*(f"{past[name]}." for name in names if name in past), idle]))
+    past_requests = past_requests or {}
+    if flags and not waiting:
+        names = (str(value).partition("=")[0] for _, value, _ in flags)
+        known = (f"{past_requests[name]}." for name in names if name in past_requests)
+        raise UserError(" ".join([*known, why_nothing_waits]))
     found: dict[str, Decision] = {}
     last: list[str] = []
-    for kind, value, option in typed:
+    for kind, value, option in flags:
         if kind in ("always", "reason"):
             _amend_decisions(found, last, waiting, kind, value, str(option))
             continue
@@ -106,7 +107,7 @@ def decisions_from(
         for request in (
             _requests_with_same_answer(rest, waiting)
             if to_all
-            else _requests_named(name, waiting, kind, past)
+            else _find_requests(name, waiting, kind, past_requests)
         ):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
@@ -133,7 +134,7 @@ def _amend_decisions(
         found[name] = replace(old, choice=_require_allowed_choice(request, _FLAG_CHOICES[flag], flag))
 
 
-def _requests_named(
+def _find_requests(
     name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]
 ) -> list[Request]:
     if name == "all":
@@ -146,12 +147,12 @@ def _requests_named(
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    found = [r for r in waiting if name in (r["id"], request_name(r))]
+    found = [r for r in waiting if name in (r["id"], request_number_or_id(r))]
     if len(found) == 1:
         return found
     shown = ", ".join(f"{r['number']} ({r['id']})" if r["number"] else r["id"] for r in waiting)
     why = past.get(name) or f"No request {name!r} waits"
-    near = "" if name in past else suggest_nearest(name, [str(r["id"]) for r in waiting])
+    near = "" if name in past else nearest_names_hint(name, [str(r["id"]) for r in waiting])
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
@@ -169,15 +170,15 @@ def _requests_with_same_answer(text: str, waiting: Sequence[Request]) -> list[Re
     )
 
 
-def _build_decision(kind: str, request: Request, rest: str | None) -> Decision:
+def _build_decision(kind: str, request: Request, argument: str | None) -> Decision:
     name = request["id"]
-    if rest is not None and kind not in ("edit", "answer"):
-        raise UserError(f"--{kind} takes an id alone, got {name}={rest!r}.")
+    if argument is not None and kind not in ("edit", "answer"):
+        raise UserError(f"--{kind} takes an id alone, got {name}={argument!r}.")
     if kind == "edit":
         _require_allowed_choice(request, "modify", "--edit")
-        return edit_arguments(request, rest)
+        return decide_with_edited_arguments(request, argument)
     if kind == "answer":
-        return _build_answer(request, rest)
+        return _build_answer(request, argument)
     if kind == "approve":
         if request["kind"] != "approval":
             raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
@@ -207,40 +208,40 @@ def _build_answer(request: Request, text: str | None) -> Decision:
     return decide_with_answers(request, [text])
 
 
-def edit_arguments(request: Request, spec: str | None = None) -> Decision:
+def decide_with_edited_arguments(request: Request, spec: str | None = None) -> Decision:
     """Run it with these arguments, or with those that the person writes in an editor."""
-    what = f"--edit {request_name(request)}"
+    what = f"--edit {request_number_or_id(request)}"
     if spec is not None:
-        return decide_with_edits(request, parse_json_object(read_spec(spec, what), what))
-    if plan := reviewed_plan(request):
+        return decide_with_edits(request, parse_json_object(read_argument_text(spec, what), what))
+    if plan := plan_under_review(request):
         return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
     text = visible_json(request["args"], 2) + "\n"
     return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
 
 
-def edit_in_editor(text: str, ending: str, what: str) -> str:
+def edit_in_editor(text: str, suffix: str, label: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     if not sys.stdin.isatty():
         raise UserError(
-            f"{what}: no terminal to edit in. Give the arguments that change: {what}=JSON or {what}=@FILE"
+            f"{label}: no terminal to edit in. Give the arguments that change: {label}=JSON or {label}=@FILE"
         )
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"arguments{ending}"
+        file = Path(folder) / f"arguments{suffix}"
         file.write_text(text, encoding="utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except OSError as error:
             raise UserError(
-                f"{what}: can't start the editor {editor!r}: {error.strerror}. Set EDITOR."
+                f"{label}: can't start the editor {editor!r}: {error.strerror}. Set EDITOR."
             ) from error
         if ended.returncode != 0:
             raise UserError(
-                f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided."
+                f"{label}: the editor {editor!r} ended with {ended.returncode}; nothing was decided."
             )
         return file.read_text(encoding="utf-8")
 
 
-def can_ask() -> bool:
+def can_ask_person() -> bool:
     """Whether a person can see what is written, and type."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
@@ -255,12 +256,15 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
                 continue
             others = find_alike_outcomes(request, [r for r in requests[number:] if r["id"] not in settled])
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-            drop_typed_input()  # typed before the question was shown, it is no answer
+            discard_typed_input()  # typed before the question was shown, it is no answer
             _write_lines(
-                "", *request_lines(request, count, paint, PREVIEW_LINES, hidden_lines_hint(run), by_key=True)
+                "",
+                *request_lines(
+                    request, count, paint, PREVIEW_LINES, hidden_lines_hint(run), answered_by_key=True
+                ),
             )
             decision, more = _ask_until_valid(request, others)
-            further, ids = settle_others(decision, request, requests[number:])
+            further, ids = decisions_on_other_requests(decision, request, requests[number:])
             decisions += [decision, *more, *further]
             settled |= ids | {one.approval for one in more}
     except (KeyboardInterrupt, EOFError):
@@ -274,7 +278,7 @@ def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decis
         try:
             if request["kind"] == "question":
                 return decide_with_answers(
-                    request, [_read_answer(wanted) for wanted in answer_labels(request)]
+                    request, [_read_answer(wanted) for wanted in answer_field_labels(request)]
                 ), []
             return _ask_for_choice(request, choices_by_key(request), others)
         except UserError as error:
@@ -286,21 +290,21 @@ def _ask_for_choice(
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
     of_all = f" · with all: the same for {len(others)} more like it" if others else ""
-    typed = _read_answer(" · ".join(f"{key} {way.scoped}" for key, way in ways.items()) + of_all)
+    typed = _read_answer(" · ".join(f"{key} {way.label_with_scope}" for key, way in ways.items()) + of_all)
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
         raise UserError(f"{word!r} isn't one of {', '.join(ways)}, l.")
     if way.takes == "arguments":
-        return edit_arguments(request), []
+        return decide_with_edited_arguments(request), []
     why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
     same = others if rest.strip() == "all" else ()
     return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 
-def _read_answer(what: str) -> str:
+def _read_answer(choices: str) -> str:
     """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
-    while not (typed := _read_line(f"  [{what} · l later] ")):
+    while not (typed := _read_line(f"  [{choices} · l later] ")):
         pass
     if typed.lower() in ("l", "later"):
         raise EOFError
@@ -317,5 +321,5 @@ def _read_line(prompt: str) -> str:
 
 
 def _write_lines(*lines: str) -> None:
-    Paint(sys.stderr).print_all(lines)
+    Paint(sys.stderr).print_lines(lines)
     sys.stderr.flush()

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.inputs import read_batch
+from interlock.cli.inputs import read_batch_lines
 from interlock.cli.render.output import close_stdout, write_json
-from interlock.cli.render.views import JsonView, StreamJsonView, View, error_object, outcome_object
+from interlock.cli.render.views import JsonView, StreamJsonView, View, error_fields, outcome_fields
 from interlock.cli.startup import end_startup
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
+from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
 from interlock.state.text import escape_controls, visible
@@ -24,28 +24,32 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 
-def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
+def make_view(args: argparse.Namespace, title: str, decided_requests: Sequence[str] = ()) -> View:
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format in (None, "text"):
-        return text_view(title, decided, args.verbose, for_people=args.output_format == "text" or None)
+        return make_text_view(
+            title, decided_requests, args.verbose, for_people=args.output_format == "text" or None
+        )
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
 
-def text_view(
-    title: str, decided: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
+def make_text_view(
+    title: str, decided_requests: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
 ) -> View:
     """The view for a person, who is asked if they sit at a terminal."""
-    from interlock.cli.decisions import ask_for_decisions, can_ask
+    from interlock.cli.decisions import ask_for_decisions, can_ask_person
     from interlock.cli.render.text_view import TextView
 
-    return TextView(title, decided, verbose, for_people, ask_for_decisions if can_ask() else None)
+    return TextView(
+        title, decided_requests, verbose, for_people, ask_for_decisions if can_ask_person() else None
+    )
 
 
 def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow until it ends or waits; returns the exit code."""
     client = Client(options)
     if options.queue:
-        with client.diagnosed():
+        with client.explain_store_errors():
             print(client.start_sync(workflow, inputs).run)
         return 0
     return _drive_in_view(
@@ -61,7 +65,7 @@ def resume_run(
     """Resume a run; returns the exit code."""
     client = Client(options)
     return _drive_in_view(
-        lambda asker: client.go_on_sync(
+        lambda asker: client.resume_sync(
             run, prompt, decisions, renderers=[_StartupEndingView(view)], asker=asker
         ),
         view,
@@ -72,13 +76,13 @@ def resume_run(
 def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
     asker = _TerminalAsker(view)
     try:
-        with redirect_stdout_to_stderr(), client.diagnosed():
+        with redirect_stdout_to_stderr(), client.explain_store_errors():
             outcome = drive(asker)
             outcome = await_notifications(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
                 # Its thread holds a lock that an ordinary exit would wait for.
                 os._exit(outcome.exit_code)
-            _ignore_closed_pipe(lambda: view.finish(outcome))
+            _show_ignoring_closed_pipe(lambda: view.show_outcome(outcome))
             print_trace(outcome, client.options)
             return outcome.exit_code
     except Exception as error:
@@ -99,7 +103,7 @@ class _TerminalAsker:
 
     async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         self.notifying.append(outcome.notifying)
-        return self._view.ask(outcome, requests)
+        return self._view.ask_for_decisions(outcome, requests)
 
     def refused(self, error: UserError) -> None:
         sys.stderr.write(f"{visible(str(error))}\n")
@@ -107,7 +111,7 @@ class _TerminalAsker:
 
 def show_failure(view: View, error: InterlockError) -> None:
     """Show that the run didn't start, or broke off."""
-    _ignore_closed_pipe(lambda: view.failed(error))
+    _show_ignoring_closed_pipe(lambda: view.show_failure(error))
     error.shown = True
 
 
@@ -132,10 +136,10 @@ class _StartupEndingView:
         self._view(event)
 
 
-def await_notifications(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
+def await_notifications(outcome: Outcome, notifications: "Sequence[Future[list[str]] | None]") -> Outcome:
     """Wait until these notifications are sent, and add their problems as warnings. Ctrl-C stops waiting."""
     try:
-        problems = [line for one in dict.fromkeys(sent) if one for line in one.result()]
+        problems = [line for one in dict.fromkeys(notifications) if one for line in one.result()]
     except KeyboardInterrupt:
         problems = ["Stopped by Ctrl-C. The notification may not have been sent."]
     return replace(outcome, warnings=[*outcome.warnings, *problems])
@@ -146,7 +150,7 @@ def print_trace(outcome: Outcome, options: Options) -> None:
         sys.stderr.write(escape_controls(outcome.trace))
 
 
-def _ignore_closed_pipe(show: Callable[[], None]) -> None:
+def _show_ignoring_closed_pipe(show: Callable[[], None]) -> None:
     """Ignore a closed pipe (`| head`): it doesn't change how the run ended."""
     try:
         show()
@@ -160,40 +164,40 @@ _CANCELLED = 130
 
 def run_batch(
     workflow: str,
-    name: str,
+    file: str,
     parse: Callable[[str, str], dict[str, Any]],
     defaults: Mapping[str, Any],
     options: Options,
     *,
-    resumes: bool,
+    is_resumed: bool,
 ) -> int:
     """Write one output per line, in order; a bad line doesn't stop the rest.
 
     `parse`: a line's text, and what it is called in errors → the input that it is.
-    `resumes`: a line that has a run goes on with it, and one that is done gives its output again.
+    `is_resumed`: a line that has a run goes on with it, and one that is done gives its output again.
 
     Returns 42 if a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch at the current line.
     """
     folder = (options.workspace or Path.cwd()).resolve()
     lines = {
         line: given if isinstance(given, InputError) else {**defaults, **given}
-        for line, given in read_batch(name, parse)
+        for line, given in read_batch_lines(file, parse)
     }
-    batch = find_newest_batch(options.home, workflow, name, folder) if resumes else None
+    batch = find_newest_batch(options.home, workflow, file, folder) if is_resumed else None
     if batch:
         batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
-    elif resumes:
-        print(f"batch: no line of {name} has run here yet, so all of them run", file=sys.stderr)
-    batch, client, exit_code = batch or make_batch(name, folder), Client(options), 0
+    elif is_resumed:
+        print(f"batch: no line of {file} has run here yet, so all of them run", file=sys.stderr)
+    batch, client, exit_code = batch or start_batch(file, folder), Client(options), 0
     for line, given in lines.items():
         print(f"batch: line {line}", file=sys.stderr)
         code = InputError.exit_code
         try:
             if isinstance(given, InputError):
                 raise given
-            outcome = _run_line(batch, line, workflow, given, options)
+            outcome = _run_batch_line(batch, line, workflow, given, options)
             outcome = await_notifications(outcome, [outcome.notifying])
-            write_json(outcome_object(outcome))
+            write_json(outcome_fields(outcome))
             print_trace(outcome, options)
             code = outcome.exit_code
         except BusyError as error:  # another process goes on with the line
@@ -202,24 +206,26 @@ def run_batch(
         except RunError:
             raise  # a store error: no line could run
         except InterlockError as error:  # an unusable model, workspace or input
-            fields = error_object(error)
+            fields = error_fields(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED and client.run(batch.run_id_of_line(line)).status not in ENDED:
+        if code == _CANCELLED and client.find_run(batch.run_id_of_line(line)).status not in ENDED:
             return code  # this process was stopped, not the run cancelled
         exit_code = code if code == InputError.exit_code else exit_code or code
     return exit_code
 
 
-def _run_line(batch: Batch, line: int, workflow: str, given: Mapping[str, Any], options: Options) -> Outcome:
+def _run_batch_line(
+    batch: Batch, line: int, workflow: str, inputs: Mapping[str, Any], options: Options
+) -> Outcome:
     run = batch.run_id_of_line(line)
     if line not in batch.begun:
-        client = Client(replace(options, batch=batch.kept(line, given)))
-        return client.start_sync(workflow, given, run=run)
+        client = Client(replace(options, batch=batch.kept(line, inputs)))
+        return client.start_sync(workflow, inputs, run=run)
     client = Client(options)
     if options.queue:
         return Outcome(run, workflow, "queued", 0)  # its workers have it
-    outcome = client.go_on_sync(run)
+    outcome = client.resume_sync(run)
     if outcome.status == "waiting":
         print(f"batch: line {line} waits: interlock resume {run}", file=sys.stderr)
     return outcome

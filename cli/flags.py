@@ -12,10 +12,10 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     add_flag,
-    duration_argument,
-    number_type,
-    one_of,
-    positive_number,
+    choice_parser,
+    number_parser,
+    parse_duration_argument,
+    parse_positive_number,
 )
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from interlock.services.configuration import Configuration
 
 FORMATS = ("text", "json", "stream-json")
-MODE = one_of(
+MODE = choice_parser(
     ("default", "auto_edit", "plan", "yolo"),
     {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
 )
@@ -33,33 +33,42 @@ _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "ti
 _MANY: Any = {"action": "append", "default": []}
 
 
-def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
-    """Add the flags of a run. `serving`: of many runs, which others start, show and attach files to."""
+def add_run_flags(parser: Parser, *, for_server: bool = False) -> None:
+    """Add the flags of a run. `for_server`: of many runs, which others start, show and attach files to."""
     group = parser.add_argument_group("model and limits")
     add_flag(group, "-m --model MODEL", "auto, pro, flash, sonnet, gpt, an id, provider:model, script:FILE")
-    efforts = one_of(("auto", "low", "medium", "high"))
+    efforts = choice_parser(("auto", "low", "medium", "high"))
     add_flag(group, "--effort LEVEL", "how much the model thinks: low, medium or high", type=efforts)
-    add_flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number_type(int, 0))
+    add_flag(
+        group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number_parser(int, 0)
+    )
     add_flag(
         group,
         "--max-session-turns N",
         "limit model turns across all prompts of the run",
-        type=number_type(int, -1),
+        type=number_parser(int, -1),
     )
-    add_flag(group, "--max-tokens N", "limit tokens over the whole run", type=number_type(int, 1))
+    add_flag(group, "--max-tokens N", "limit tokens over the whole run", type=number_parser(int, 1))
     add_flag(
-        group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=positive_number
+        group,
+        "--max-budget-usd USD",
+        "limit cost over the whole run, in US dollars",
+        type=parse_positive_number,
     )
     add_flag(
-        group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration_argument
+        group,
+        "--timeout TIME",
+        "limit running time: 90s, 15m, 2h",
+        dest="timeout_s",
+        type=parse_duration_argument,
     )
     add_flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
-    protocols = one_of(("auto", "native", "json", "xml"))
+    protocols = choice_parser(("auto", "native", "json", "xml"))
     add_flag(group, "--protocol NAME", "how the model calls tools: auto, native, json or xml", type=protocols)
-    profiles = one_of(("auto", "full", "small"))
+    profiles = choice_parser(("auto", "full", "small"))
     add_flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
     add_flag(group, "--check COMMAND", "end only when COMMAND succeeds; the model gets its errors")
-    tests = one_of(("as-before", "may-change"))
+    tests = choice_parser(("as-before", "may-change"))
     add_flag(group, "--check-tests HOW", "as-before (default) or may-change: changed tests count", type=tests)
     add_flag(group, "--no-loop-check", "don't stop a model that repeats itself")
     add_flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
@@ -71,13 +80,13 @@ def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
     add_flag(group, "--ide-context FILE", "read open files and cursor from an editor's JSON file", type=Path)
     add_flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
     add_flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
-    if serving:
+    if for_server:
         parser.set_defaults(attach=[], detach=False, queue=None, repo=None, priority=None, deliver=None)
         return
     add_flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     _add_fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
-    formats = one_of(FORMATS)
+    formats = choice_parser(FORMATS)
     add_flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats)
     add_flag(group, "--verbose", "show thoughts and nodes (text)")
 
@@ -87,9 +96,12 @@ def _add_fleet_flags(group: Any) -> None:
     add_flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
     add_flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
     add_flag(
-        group, "--priority N", "higher runs first: -100 to 100 (default: 0)", type=number_type(int, -100, 100)
+        group,
+        "--priority N",
+        "higher runs first: -100 to 100 (default: 0)",
+        type=number_parser(int, -100, 100),
     )
-    ways = one_of(DELIVERIES)
+    ways = choice_parser(DELIVERIES)
     add_flag(group, "--deliver HOW", "with --repo: branch (push interlock/RUN), patch or none", type=ways)
 
 
@@ -108,12 +120,12 @@ def add_permission_flags(group: Any) -> None:
     add_flag(group, "--skip-trust", "trust this folder's settings for this command only")
 
 
-def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: bool = False) -> Options:
+def run_options_from(args: Args, env: Mapping[str, str] = os.environ, *, is_resumed: bool = False) -> Options:
     """Options for a drive, from its flags; a resumed run keeps its workspace unless they name another.
 
     Raises `UserError` for flags that contradict each other.
     """
-    allowed = permission_options(args)
+    allowed = permission_options_from(args)
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
     if args.effort:
@@ -121,11 +133,11 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     if args.check is not None and not args.check.strip():
         raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
-    options = options_here(
+    options = options_for_folder(
         args,
         env,
         model=args.model,
-        approval_mode=_approval_mode(args),
+        approval_mode=_requested_approval_mode(args),
         mode=args.mode,
         protocol=args.protocol,
         prompt_profile=args.prompt_profile,
@@ -146,7 +158,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     )
     return (
         options
-        if resuming or options.workspace or options.repository
+        if is_resumed or options.workspace or options.repository
         else replace(options, workspace=Path.cwd())
     )
 
@@ -156,7 +168,7 @@ def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     is_detached = bool(args.detach or args.queue)
     if not is_detached and not args.repo and args.deliver is None and args.priority is None:
         return {}
-    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_of
+    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_options
 
     found: dict[str, Any] = {"moves_queue": bool(args.queue)}
     if is_detached:
@@ -167,13 +179,13 @@ def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     elif args.deliver:
         raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
     if is_detached:
-        found["submitted"] = submission_of(args.priority or 0)
+        found["submitted"] = submission_options(args.priority or 0)
     elif args.priority is not None:
         raise UserError("--priority is for runs that workers drive. Add --detach.")
     return found
 
 
-def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
+def options_for_folder(args: Args, env: Mapping[str, str] = os.environ, **options: Any) -> Options:
     """Options with the folder named by flags, if any, and whether to skip its trust check."""
     return Options(
         door="terminal",
@@ -181,7 +193,7 @@ def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -
         workspace=require_folder(args.workspace, "--workspace") if args.workspace else None,
         skip_trust=args.skip_trust,
         env=dict(env),
-        **more,
+        **options,
     )
 
 
@@ -193,7 +205,7 @@ def read_configuration(args: Args) -> "Configuration":
     return load_default_configuration(root, trusted=args.skip_trust or None)
 
 
-def permission_options(args: Args) -> dict[str, Any]:
+def permission_options_from(args: Args) -> dict[str, Any]:
     """Options that allow or deny calls, besides the mode."""
     denied = parse_tool_rules(args.disallowed_tools)
     return {
@@ -205,16 +217,16 @@ def permission_options(args: Args) -> dict[str, Any]:
 
 def parse_tool_rules(values: list[str]) -> list[str]:
     """`Bash(git log:*) Edit, glob` → our names; commas and spaces in parentheses belong to the rule."""
-    return [_translate_tool_name(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
+    return [_translate_tool_rule(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
 
 
-def _translate_tool_name(text: str) -> str:
-    name, bracket, rest = text.partition("(")
+def _translate_tool_rule(rule: str) -> str:
+    name, bracket, rest = rule.partition("(")
     name = OTHER_NAMES.get(name, name)
     return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name
 
 
-def _approval_mode(args: Args) -> str | None:
+def _requested_approval_mode(args: Args) -> str | None:
     asked = (args.approval_mode, "yolo" if args.yolo else "", "auto_edit" if args.full_auto else "")
     modes = sorted({mode for mode in asked if mode})
     if len(modes) > 1:

@@ -17,13 +17,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
         return 1
     _open_missing_streams()
-    if arguments is None and not _is_watched() and not _NEVER_WARM & {*sys.argv[1:2]}:
+    if arguments is None and not _is_traced() and not _NEVER_WARM & {*sys.argv[1:2]}:
         from interlock.cli.warm import run_in_warm_fork
 
         if (code := run_in_warm_fork()) is not None:
             os._exit(code)
     code = run_command_line(sys.argv[1:] if arguments is None else arguments, own_process=arguments is None)
-    if arguments is None and not _is_watched():
+    if arguments is None and not _is_traced():
         # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.
         sys.stderr.flush()
         os._exit(code)
@@ -58,6 +58,6 @@ def _open_null_device() -> int:
     return number
 
 
-def _is_watched() -> bool:
+def _is_traced() -> bool:
     """Whether a debugger, profiler or coverage runs, which writes its results at Python's own exit."""
     return sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules

@@ -68,30 +68,32 @@ async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None
     parked: dict[str, Outcome] = {}
     """Runs waiting for answers that their client was asked to collect."""
 
-    async def listed(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
+    async def list_tools(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in tools])
 
-    async def called(context: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
+    async def call_tool(context: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
         if params.name not in workflows:
             return _error_result(f"There is no tool {params.name!r} here. There are: {', '.join(workflows)}.")
         try:
             caller = _Caller(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            played = _run_workflow(client, caller, workflows[params.name], params.arguments or {}, begun)
-            outcome = await calls.made(caller, played)
+            played = _run_or_continue_workflow(
+                client, caller, workflows[params.name], params.arguments or {}, begun
+            )
+            outcome = await calls.await_outcome(caller, played)
         except InterlockError as error:
             return _error_result(str(error))
-        if outcome.status == "waiting" and caller.wanted:
+        if outcome.status == "waiting" and caller.requests_to_collect:
             parked[outcome.run] = outcome
-            wanted = {"inputRequests": caller.wanted, "requestState": outcome.run}
+            wanted = {"inputRequests": caller.requests_to_collect, "requestState": outcome.run}
             return types.InputRequiredResult.model_validate(wanted)
         return _call_result(outcome)
 
     server: Any = Server(
-        "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
+        "interlock", version=version("interlock-agent"), on_list_tools=list_tools, on_call_tool=call_tool
     )
-    with client.stop_on_signals(calls.stop):
-        leaving = asyncio.create_task(calls.leave())
+    with client.stop_on_signals(calls.stop_all):
+        leaving = asyncio.create_task(calls.exit_when_answered())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         leaving.cancel()
@@ -102,26 +104,26 @@ class _OpenCalls:
         self._open: set[_Caller] = set()
         self._stopped = asyncio.Event()
 
-    async def made(self, caller: "_Caller", played: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def await_outcome(self, caller: "_Caller", work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Await the outcome. If the client cancels its call, its run stops as it does at a signal."""
         self._open.add(caller)
-        playing = asyncio.ensure_future(played)
+        playing = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(playing)
         except asyncio.CancelledError:
-            caller.stop()
+            caller.stop_run()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({playing})
             raise
         finally:
             self._open.discard(caller)
 
-    def stop(self) -> None:
+    def stop_all(self) -> None:
         for caller in self._open:
-            caller.stop()
+            caller.stop_run()
         self._stopped.set()
 
-    async def leave(self) -> None:
+    async def exit_when_answered(self) -> None:
         """Exit once every call is answered. Reading stdin, the process can't end in any other way."""
         await self._stopped.wait()
         while self._open:
@@ -149,14 +151,14 @@ class _Caller:
     def __init__(self, context: Any, answers: Mapping[str, Any]) -> None:
         """`answers`: its user's answers to an earlier result's requests (protocols from 2026-07-28 on)."""
         self._context, self._answers = context, answers
-        self.wanted: dict[str, Any] = {}
+        self.requests_to_collect: dict[str, Any] = {}
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._reported, self._run = 0, ""
         self.stopping = make_stop()
         self._asking: asyncio.Future[Any] | None = None
 
-    def stop(self) -> None:
+    def stop_run(self) -> None:
         """Stop the run, or the question to the client's user: the run is parked then."""
         self.stopping()
         if self._asking is not None:
@@ -172,23 +174,23 @@ class _Caller:
     async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         """What the client's user decides; nothing if the client can't ask, the user declines, or the call is over."""
         self._run = outcome.run
-        made = [await self._decision(request) for request in requests if not self.stopping.why]
+        made = [await self._ask_for_decision(request) for request in requests if not self.stopping.why]
         return [decision for decision in made if decision is not None]
 
     def refused(self, error: UserError) -> None:
         raise UserError(f"{error} The run still waits for it: interlock approvals {self._run}") from error
 
-    async def _decision(self, request: Request) -> Decision | None:
-        answer = await self._answer(request)
+    async def _ask_for_decision(self, request: Request) -> Decision | None:
+        answer = await self._ask_user(request)
         if answer is None or answer.action != "accept":
             return None
         content: Mapping[str, Any] = answer.content or {}
         if request["kind"] == "question":
             return decide_from_form(request, content)
-        way = next((way for way in _offered_ways(request) if way.choice == content.get("choice")), None)
+        way = next((way for way in _offered_choices(request) if way.choice == content.get("choice")), None)
         return way and make_decision(request, way, str(content.get("feedback") or ""))
 
-    async def _answer(self, request: Request) -> Any:
+    async def _ask_user(self, request: Request) -> Any:
         session = self._context.session
         schema = form_schema(request) if request["kind"] == "question" else _choice_schema(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
@@ -196,7 +198,7 @@ class _Caller:
         answer = self._answers.get(request["id"])
         if answer is None and not session.can_send_request:
             wanted = {"mode": "form", "message": _request_text(request), "requestedSchema": schema}
-            self.wanted[request["id"]] = {"method": "elicitation/create", "params": wanted}
+            self.requests_to_collect[request["id"]] = {"method": "elicitation/create", "params": wanted}
             return None
         if answer is None:
             asking: Any = session.elicit_form(_request_text(request), schema, self._context.request_id)
@@ -207,12 +209,12 @@ class _Caller:
         return answer
 
 
-def _offered_ways(request: Request) -> list[AnswerChoice]:
+def _offered_choices(request: Request) -> list[AnswerChoice]:
     return [way for way in answer_choices(request) if way.takes != "arguments"]
 
 
 def _choice_schema(request: Request) -> dict[str, Any]:
-    choices = [way.choice for way in _offered_ways(request)]
+    choices = [way.choice for way in _offered_choices(request)]
     properties = {"choice": {"type": "string", "enum": choices}, "feedback": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["choice"]}
 
@@ -224,8 +226,8 @@ def _request_text(request: Request) -> str:
     return "\n\n".join([*map(visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
 
 
-async def _run_workflow(
-    client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], begun: Outcome | None
+async def _run_or_continue_workflow(
+    client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], parked: Outcome | None
 ) -> Outcome:
     """Run the workflow, or go on with what its caller was asked to collect answers for."""
     refused = [field for field in _reserved_field_names(workflow) if field in input]
@@ -233,8 +235,8 @@ async def _run_workflow(
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
-    if begun:
-        return await client.settle(begun, caller, renderers=[caller], stop=caller.stopping)
+    if parked:
+        return await client.ask_and_resume(parked, caller, renderers=[caller], stop=caller.stopping)
     return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 
@@ -246,11 +248,11 @@ def _call_result(outcome: Outcome) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(text=_outcome_text(outcome))]
     ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
     return types.CallToolResult(
-        content=content, structured_content=_outcome_facts(outcome), is_error=ended_badly
+        content=content, structured_content=_outcome_fields(outcome), is_error=ended_badly
     )
 
 
-def _outcome_facts(outcome: Outcome) -> dict[str, Any]:
+def _outcome_fields(outcome: Outcome) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.shown}
     if outcome.status == "waiting":
         facts["pending_approvals"] = outcome.pending

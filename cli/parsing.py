@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from interlock.cli.render.output import stdout_paint
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.render.output import result_paint
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.state.errors import UserError
 from interlock.state.text import parse_duration
 
@@ -50,7 +50,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _SetStore(argparse.Action):
-    """What the variable says, for this command."""
+    """Sets the store's variable for this command."""
 
     def __call__(self, *given: Any, **_named: Any) -> None:
         values: str = given[2]
@@ -58,9 +58,9 @@ class _SetStore(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. What its help says besides the arguments is a page in the folder `pages`."""
+    """A command's parser. What its help says besides the arguments is a page in `help_folder`."""
 
-    pages = Path(__file__).parent / "help"
+    help_folder = Path(__file__).parent / "help"
 
     def __init__(self, name: str) -> None:
         super().__init__(prog=f"interlock {name}".strip(), formatter_class=_Formatter, allow_abbrev=False)
@@ -69,26 +69,26 @@ class Parser(argparse.ArgumentParser):
         if name != "doctor":  # which has a flag of this name
             self.add_argument("--store", metavar="URL", action=_SetStore, help=argparse.SUPPRESS)
 
-    def run_flag(self) -> None:
+    def add_run_argument(self) -> None:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
 
-    def at_flag(self) -> None:
+    def add_step_flag(self) -> None:
         add_flag(
             self,
             "--at STEP",
             "step number, from: interlock history RUN",
-            type=number_type(int, -1),
+            type=number_parser(int, -1),
             required=True,
         )
 
-    def call_flag(self) -> None:
+    def add_call_flag(self) -> None:
         add_flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
 
-    def folder_flags(self) -> None:
+    def add_folder_flags(self) -> None:
         add_flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
         add_flag(self, "--skip-trust", "trust this folder for this command only")
 
-    def json_flag(self) -> None:
+    def add_json_flag(self) -> None:
         add_flag(self, "--json", "print JSON")
 
     def format_usage(self) -> str:
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         self.usage = self.usage or f"{self.prog} [FLAGS]"  # of another package's command without a page
-        page = self.pages / f"{self.prog.removeprefix('interlock ').replace(' ', '-')}.txt"
+        page = self.help_folder / f"{self.prog.removeprefix('interlock ').replace(' ', '-')}.txt"
         if self.description is None and page.exists():
             usage, text = page.read_text("utf-8").split("\n\n", 1)
             self.usage = f"{self.prog} {usage}".strip()
@@ -106,9 +106,9 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
-        stdout_paint().print(message.rstrip("\n"), reading=True)
+        result_paint().print_line(message.rstrip("\n"), keeps_lines=True)
 
-    def learn(self, words: Sequence[str]) -> None:
+    def add_flags_from_words(self, words: Sequence[str]) -> None:
         """Add flags that these words make available."""
 
     def error(self, message: str) -> NoReturn:
@@ -121,47 +121,49 @@ class Parser(argparse.ArgumentParser):
         """Parse flags and words in any order. Raises `UserError` for unknown ones, naming the nearest flag."""
         parsed, extra = self.parse_known_intermixed_args(list(arguments))
         if extra:
-            self._refuse(extra[0])
+            self._raise_unexpected(extra[0])
         return parsed
 
-    def _refuse(self, word: str) -> NoReturn:
+    def _raise_unexpected(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
         if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
-            raise UserError(f"No flag {flag!r}.{suggest_nearest(flag, self.flags())} See: {self.prog} --help")
+            raise UserError(
+                f"No flag {flag!r}.{nearest_names_hint(flag, self.flag_names())} See: {self.prog} --help"
+            )
         takes_words = not all(action.option_strings for action in self._actions)
         quote = " Quote text that contains spaces." if takes_words else ""
         raise UserError(f"Unexpected argument {word!r}.{quote} See: {self.prog} --help")
 
-    def flags(self) -> list[str]:
+    def flag_names(self) -> list[str]:
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
 
-    def shown_flags(self) -> list[tuple[str, str]]:
+    def described_flags(self) -> list[tuple[str, str]]:
         """The flags shown in help, each with its text."""
         shown = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
         long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
         return [(name or a.option_strings[0], (a.help or "").replace("%%", "%")) for name, a in long]
 
-    def takes_value(self, flag: str) -> bool:
+    def has_value(self, flag: str) -> bool:
         """Whether the word after `flag` is its value."""
-        action = self.action_of(flag)
+        action = self.find_action(flag)
         return action is not None and action.nargs != 0
 
-    def action_of(self, flag: str) -> argparse.Action | None:
+    def find_action(self, flag: str) -> argparse.Action | None:
         return self._option_string_actions.get(flag)
 
-    def expects(self, before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
+    def expected_argument(self, words_before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
         """The argument that the next word is a value of (None: nothing more fits), and the positional words so far."""
         words: list[str] = []
-        rest = iter(before)
+        rest = iter(words_before)
         for word in rest:
             if word == "--":
                 words += rest
             elif not word.startswith("-") or word == "-":
                 words.append(word)
-            elif self.takes_value(word) and next(rest, None) is None:
-                return self.action_of(word), words
+            elif self.has_value(word) and next(rest, None) is None:
+                return self.find_action(word), words
         left = len(words)
         for action in self._actions:
             if not action.option_strings:
@@ -171,16 +173,16 @@ class Parser(argparse.ArgumentParser):
         return None, words
 
 
-def add_flag(to: Any, names: str, help: str, **more: Any) -> None:
+def add_flag(group: Any, names: str, help: str, **options: Any) -> None:
     """Add a flag to a parser or group, written as help shows it: `-m --model NAME`.
 
-    Without a value's name it is a switch; `more` is passed to argparse.
+    Without a value's name it is a switch; `options` is passed to argparse.
     """
     *flags, last = names.split(" ")
     if last.startswith("-"):
-        to.add_argument(*flags, last, help=help, **{"action": "store_true", **more})
+        group.add_argument(*flags, last, help=help, **{"action": "store_true", **options})
     else:
-        to.add_argument(*flags, metavar=last, help=help, **more)
+        group.add_argument(*flags, metavar=last, help=help, **options)
 
 
 Part = Callable[[Any], object]
@@ -188,33 +190,33 @@ Part = Callable[[Any], object]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def declare_arguments(*parts: Part, of: type[Parser] = Parser) -> Callable[[F], F]:
-    """Declare a command's arguments where it is defined; `catalog.parser_of` makes the parser."""
+def declare_arguments(*parts: Part, parser_type: type[Parser] = Parser) -> Callable[[F], F]:
+    """Declare a command's arguments where it is defined; `catalog.build_parser` makes the parser."""
 
     def mark(function: F) -> F:
-        setattr(function, "takes", (of, parts))  # noqa: B010 - a function has no such attribute
+        setattr(function, "takes", (parser_type, parts))  # noqa: B010 - a function has no such attribute
         return function
 
     return mark
 
 
-def flag_argument(names: str, help: str, **more: Any) -> Part:
-    """As `flag`."""
-    return lambda to: add_flag(to, names, help, **more)
+def flag_argument(names: str, help: str, **options: Any) -> Part:
+    """Declare a flag, written as for `add_flag`."""
+    return lambda to: add_flag(to, names, help, **options)
 
 
-def word_argument(*names: str, **more: Any) -> Part:
-    """An argument without a flag, or any that `flag` can't say; passed to argparse as it is."""
-    return lambda to: to.add_argument(*names, **more)
+def word_argument(*names: str, **options: Any) -> Part:
+    """Declare an argument without a flag, or any that `flag_argument` can't say; passed to argparse as it is."""
+    return lambda to: to.add_argument(*names, **options)
 
 
-def choice_argument(name: str, *known: str, **more: Any) -> Part:
-    """A word that is one of these."""
-    return word_argument(name, type=one_of(known), metavar="|".join(known), **more)
+def choice_argument(name: str, *choices: str, **options: Any) -> Part:
+    """Declare a word that is one of these."""
+    return word_argument(name, type=choice_parser(choices), metavar="|".join(choices), **options)
 
 
 def exclusive_arguments(*parts: Part, required: bool = False) -> Part:
-    """One of these flags at most."""
+    """Declare flags of which one at most is given."""
 
     def add(made: Parser) -> None:
         group = made.add_mutually_exclusive_group(required=required)
@@ -224,7 +226,7 @@ def exclusive_arguments(*parts: Part, required: bool = False) -> Part:
     return add
 
 
-class OneOf:
+class ChoiceParser:
     """An argument type: one of `values`, or a synonym of one."""
 
     def __init__(self, values: Sequence[str], synonyms: Mapping[str, str]) -> None:
@@ -234,26 +236,26 @@ class OneOf:
     def __call__(self, text: str) -> str:
         if text in self._known:
             return self._known[text]
-        near = suggest_nearest(text, list(self._known))
+        near = nearest_names_hint(text, list(self._known))
         raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(self.values)}.{near}".rstrip("."))
 
 
-def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> OneOf:
-    return OneOf(values, synonyms or {})
+def choice_parser(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> ChoiceParser:
+    return ChoiceParser(values, synonyms or {})
 
 
-def positive_number(text: str) -> float:
-    """A number above 0."""
-    value = number_type(float, 0)(text)
+def parse_positive_number(text: str) -> float:
+    """Parse a number above 0, as an argument's type."""
+    value = number_parser(float, 0)(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} isn't a number above 0")
     return value
 
 
-def number_type(
+def number_parser(
     kind: type[int] | type[float], least: float | None = None, most: float | None = None
 ) -> Callable[[str], Any]:
-    """An argument type: a number, of at least `least` and at most `most` if these are given."""
+    """Return an argument's type: a number, of at least `least` and at most `most` if these are given."""
     what = "a whole number" if kind is int else "a number"
     if least is not None:
         what += f" of {least:g} or more" if most is None else f" of {least:g} to {most:g}"
@@ -268,8 +270,8 @@ def number_type(
     return read
 
 
-def duration_argument(text: str) -> float:
-    """Seconds from `90`, `90s`, `15m`, `2h`."""
+def parse_duration_argument(text: str) -> float:
+    """Parse `90`, `90s`, `15m` or `2h` into seconds, as an argument's type."""
     seconds = parse_duration(text)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
@@ -279,8 +281,8 @@ def duration_argument(text: str) -> float:
 _AGE = re.compile(r"(\d+)([dh])")
 
 
-def parse_since(text: str | None) -> float:
-    """The Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
+def parse_start_time(text: str | None) -> float:
+    """Return the Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
     if not text:
         return 0.0
     if age := _AGE.fullmatch(text):

@@ -27,7 +27,7 @@ def set_terminal_attributes(settings: list[Any]) -> None:
     termios.tcsetattr(sys.stdin, termios.TCSANOW, settings)
 
 
-def drop_typed_input() -> None:
+def discard_typed_input() -> None:
     """Forget what was typed and isn't read yet."""
     FOREGROUND.wait()
     termios.tcflush(sys.stdin, termios.TCIFLUSH)

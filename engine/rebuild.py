@@ -20,7 +20,7 @@ from interlock.engine.store.saver import Saver, awaited_subtask, compute_run_sta
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_channels import missing_nodes
+from interlock.graphs.stored_channels import pending_nodes_missing_from
 from interlock.state.subagent import MOST_DEPTH
 
 OnProgress = Callable[[int, int], None]
@@ -78,7 +78,7 @@ async def _read_checkpoint_status(
         return None
     status, outcome = compute_run_status(newest.checkpoint["channel_values"], declared.outcome)
     app = compiled(declared.name)
-    if missing_nodes(newest.checkpoint["channel_values"], app.nodes):
+    if pending_nodes_missing_from(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending_interrupts(snapshot) if not awaited_subtask(item.value)}

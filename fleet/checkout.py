@@ -42,9 +42,9 @@ from interlock.state.settings import FleetSettings
 __all__ = [
     "UNKEPT",
     "Checkout",
-    "check_out",
-    "clone_folder",
-    "load_fleet_settings",
+    "check_out_run_files",
+    "configured_clone_folder",
+    "load_worker_fleet_settings",
     "read_stored_commits",
     "require_repository",
 ]
@@ -72,7 +72,7 @@ class Checkout:
     snapshot: str
     """The snapshot that the files are as; empty: they are as the run left them, or as the repository has them."""
 
-    def placed(self, run: str, conn: Connection) -> None:
+    def record_place(self, run: str, conn: Connection) -> None:
         """Inside a transaction of the run's driver: the files are here. Raises `BusyError` if they changed since."""
         now = read_place(conn, run)
         if now == Place(str(self.folder), self.options["at"]):
@@ -83,7 +83,7 @@ class Checkout:
         move(conn, run, now, str(self.folder), self.options, note)
 
 
-def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
+def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """Return the settings of the worker's user: no project's count."""
     home = Path.home()
     return load_configuration(
@@ -91,7 +91,7 @@ def load_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     ).loaded_settings.settings.fleet
 
 
-def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
+def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
     """Bring a run's files to this host, in a folder of their own; None: they aren't of a repository.
 
     Raises `RunError` if that fails.
@@ -118,8 +118,8 @@ def _prepare_checkout(
 ) -> Checkout:
     make_private_directory(workspaces)
     workspaces = workspaces.resolve()
-    remove_leftovers(workspaces)
-    repository, settings = _parse_repository(options), load_fleet_settings(os.environ)
+    remove_unfinished_clones(workspaces)
+    repository, settings = _parse_repository(options), load_worker_fleet_settings(os.environ)
     mirror, folder = Mirror.for_repository(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
     # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
@@ -128,7 +128,7 @@ def _prepare_checkout(
         folder, commit, snapshot = Path(before.folder), options["commit"], ""
     else:
         commit = mirror.fetch_commit(options.get("commit", ""))
-        _fill_folder(home, mirror, commit, folder, snapshot)
+        _make_clone_folder(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if before.at not in ("", at, NOWHERE):
         now["moved_from"] = append_left_place(options, before.at)
@@ -147,17 +147,17 @@ def _parse_repository(options: Mapping[str, str]) -> Repository:
     return found
 
 
-def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
+def _make_clone_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
     """Make the folder anew: a kill on the way leaves none with this name."""
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
     make_private_directory(made)
     try:
-        mirror.check_out(commit, made)
+        mirror.clone_commit_into(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of_commit(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -168,7 +168,7 @@ def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot
         raise
 
 
-def remove_leftovers(workspaces: Path) -> None:
+def remove_unfinished_clones(workspaces: Path) -> None:
     """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
     for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
         pid = made.suffix[1:]
@@ -183,18 +183,20 @@ def read_stored_commits(home: Path, run: str) -> Commits | None:
     return Commits.from_bytes(body) if body else None
 
 
-def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
+def _restore_snapshot(home: Path, folder: Path, snapshot_repository: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
-    repository, settings = ShadowRepository(kept), load_folder_settings(folder)
+    repository, settings = ShadowRepository(snapshot_repository), load_folder_settings(folder)
     with open_reader(home) as conn:
         assert conn is not None
         fetch_snapshot(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
     now = repository.read_contents(taken.take_snapshot("refs/clone"))
-    apply_restore(plan_restore(now, repository.read_contents(snapshot), folder, kept), durable=True)
-    set_parent_snapshot(kept, snapshot)
+    apply_restore(
+        plan_restore(now, repository.read_contents(snapshot), folder, snapshot_repository), durable=True
+    )
+    set_parent_snapshot(snapshot_repository, snapshot)
 
 
-def clone_folder(env: Mapping[str, str]) -> Path | None:
+def configured_clone_folder(env: Mapping[str, str]) -> Path | None:
     """Return the folder that this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

@@ -14,7 +14,7 @@ def check_worker(home: Path) -> Iterator[Finding]:
     """What a worker on this host would isolate; nothing where runs are in a file."""
     try:
         Fleet(home)
-        lines = setup.describe_isolation(os.environ, everything=False, clones=True)
+        lines = setup.describe_isolation(os.environ, sandbox_all=False, takes_clones=True)
     except SandboxError as error:
         yield Finding("note", "worker", str(error))
     except UserError:

@@ -3,14 +3,21 @@
 import os
 from pathlib import Path
 
-from interlock.cli.parsing import Args, Parser, choice_argument, declare_arguments, flag_argument, number_type
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    choice_argument,
+    declare_arguments,
+    flag_argument,
+    number_parser,
+)
 from interlock.cli.render.output import (
     format_count,
     format_duration,
-    show_json,
-    show_table,
-    stderr_paint,
-    stdout_paint,
+    print_json,
+    print_table,
+    remark_paint,
+    result_paint,
 )
 from interlock.engine.client import state_home
 from interlock.engine.client.fleet import STALLED_S, Fleet
@@ -27,23 +34,25 @@ _ROWS = 50
     flag_argument("--queue NAME", "also drive runs of this queue", action="append", default=[]),
     flag_argument("--workspaces DIR", "clone the repositories of runs below DIR", type=Path),
     flag_argument("-s --sandbox", "run the commands of every run in the sandbox"),
-    flag_argument("--concurrency N", "runs at a time (default: 2)", type=number_type(int, 1), default=2),
+    flag_argument("--concurrency N", "runs at a time (default: 2)", type=number_parser(int, 1), default=2),
 )
 def worker(args: Args) -> None:
     fleet = Fleet(state_home())
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
-    isolated = setup.describe_isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_make_or_resolve_folder(args.workspaces))
+    isolated = setup.describe_isolation(
+        os.environ, sandbox_all=args.sandbox, takes_clones=bool(args.workspaces)
+    )
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
-    stderr_paint().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    stderr_paint().print_all(isolated)
-    setup.run_worker(fleet.home, queues, args.concurrency, stderr_paint().print)
+    remark_paint().print_line(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
+    remark_paint().print_lines(isolated)
+    setup.run_worker(fleet.home, queues, args.concurrency, remark_paint().print_line)
 
 
-def _ensure_folder(path: Path) -> Path:
+def _make_or_resolve_folder(path: Path) -> Path:
     """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
@@ -56,17 +65,17 @@ def _ensure_folder(path: Path) -> Path:
 @declare_arguments(
     choice_argument("action", "init", nargs="?", help="make the tables"),
     flag_argument("--print", "with `init`: print the SQL, with roles for workers, submitters and viewers"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def fleet(args: Args) -> None:
     if args.print and not args.action:
         raise UserError("--print belongs to: interlock fleet init --print")
     if args.print:
-        return stdout_paint().print_all(setup.setup_sql().splitlines())
+        return result_paint().print_lines(setup.setup_sql().splitlines())
     fleet = Fleet(state_home())
     if args.action:
         setup.create_store_and_queue(fleet.home)
-        return stderr_paint().print(
+        return remark_paint().print_line(
             "The store and its queue are set up. Start a worker with: interlock worker"
         )
     workers, jobs, requests = fleet.standing()
@@ -76,20 +85,20 @@ def fleet(args: Args) -> None:
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         house = {"connections": open_now, "max_connections": most, "open_requests": requests}
-        return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
+        return print_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
     oldest = f", the oldest for {format_duration(max(queued))}" if queued else ""
     counts = (format_count(alive, "worker"), format_count(len(jobs) - len(queued), "run") + " driven")
     house = f"{open_now} of {most} connections"
-    stdout_paint().print(
+    result_paint().print_line(
         " · ".join([*counts, f"{len(queued)} queued{oldest}", format_count(requests, "open request"), house])
     )
     if jobs:
-        show_table(
+        print_table(
             [_job_cells(job) for job in jobs[:_ROWS]],
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
     if len(jobs) > _ROWS:
-        stdout_paint().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
+        result_paint().print_line(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
 def _job_cells(job: Job) -> tuple[str, ...]:

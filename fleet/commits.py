@@ -85,7 +85,7 @@ class CloneCommits:
         git_folder = self.folder / ".git"
         try:
             head, refs = _read_head_and_refs(git_folder)
-            index = _read_small_file(git_folder / "index", _MOST_BYTES)
+            index = _read_regular_file(git_folder / "index", _MOST_BYTES)
         except (OSError, ValueError) as error:
             raise RunError(f"The clone's own git repository can't be read: {error}") from error
         if (now := (head, refs, index)) == self._seen:
@@ -104,74 +104,76 @@ class CloneCommits:
     @contextmanager
     def _open_copied_objects(self, git_folder: Path) -> Generator[Path]:
         """Yield a bare repository of ours with the clone's objects."""
-        with _bare_repository(self.mirror) as ours:
+        with _temporary_bare_repository(self.mirror) as ours:
             try:
-                _copy_objects(git_folder / "objects", ours / "objects", self.mirror.objects)
+                _copy_missing_objects(git_folder / "objects", ours / "objects", self.mirror.objects)
             except OSError as error:
                 raise RunError(f"The clone's own git repository can't be read: {error}") from error
             yield ours
 
-    def _is_untouched(self, ours: Path, head: str, refs: Mapping[str, str], index: bytes) -> bool:
+    def _is_untouched(self, repository: Path, head: str, refs: Mapping[str, str], index: bytes) -> bool:
         at = Commits(head, refs, b"", b"").head_commit
         if at != self.commit or any(name != self.commit for name in refs.values()):
             return False
-        return not index or _write_index_tree(ours, index) == run_git(
-            "rev-parse", f"{self.commit}^{{tree}}", at=ours
+        return not index or _write_index_tree(repository, index) == run_git(
+            "rev-parse", f"{self.commit}^{{tree}}", folder=repository
         )
 
-    def _pack_objects(self, ours: Path, head: str, refs: Mapping[str, str], index: bytes) -> bytes:
+    def _pack_objects(self, repository: Path, head: str, refs: Mapping[str, str], index: bytes) -> bytes:
         wanted = {*refs.values(), Commits(head, refs, b"", b"").head_commit} - {""}
-        staged = _staged_object_ids(ours, index) if index else []
+        staged = _staged_object_ids(repository, index) if index else []
         asked = "".join(f"{name}\n" for name in (*sorted(wanted), *staged, f"^{self.commit}"))
-        made = run_git("pack-objects", "--revs", "--quiet", str(ours / "made"), at=ours, text=asked)
-        return (ours / f"made-{made}.pack").read_bytes()
+        made = run_git(
+            "pack-objects", "--revs", "--quiet", str(repository / "made"), folder=repository, stdin_text=asked
+        )
+        return (repository / f"made-{made}.pack").read_bytes()
 
 
-def restore_commits(kept: Commits, clone: Path) -> None:
+def restore_commits(commits: Commits, clone: Path) -> None:
     """Give a fresh clone, in which nothing of the run has worked yet, what is kept. Raises `RunError`."""
-    _add_pack(clone / ".git/objects", kept.pack, clone)
-    for name, commit in kept.refs.items():
-        run_git("update-ref", "--no-deref", name, commit, at=clone)
-    if kept.head.startswith("ref: "):
-        run_git("symbolic-ref", "HEAD", kept.head.removeprefix("ref: "), at=clone)
+    _unpack_into(clone / ".git/objects", commits.pack, clone)
+    for name, commit in commits.refs.items():
+        run_git("update-ref", "--no-deref", name, commit, folder=clone)
+    if commits.head.startswith("ref: "):
+        run_git("symbolic-ref", "HEAD", commits.head.removeprefix("ref: "), folder=clone)
     else:
-        run_git("update-ref", "--no-deref", "HEAD", kept.head, at=clone)
-    branches = run_git("for-each-ref", "--format=%(refname)", "refs/heads", at=clone).split()
-    for gone in {*branches} - {*kept.refs}:
-        run_git("update-ref", "-d", gone, at=clone)
-    if kept.index:
-        (clone / ".git/index").write_bytes(kept.index)
+        run_git("update-ref", "--no-deref", "HEAD", commits.head, folder=clone)
+    branches = run_git("for-each-ref", "--format=%(refname)", "refs/heads", folder=clone).split()
+    for gone in {*branches} - {*commits.refs}:
+        run_git("update-ref", "-d", gone, folder=clone)
+    if commits.index:
+        (clone / ".git/index").write_bytes(commits.index)
 
 
 @contextmanager
-def open_stored_objects(kept: Commits, mirror: Mirror) -> Generator[Path]:
+def open_stored_objects(commits: Commits, mirror: Mirror) -> Generator[Path]:
     """Yield a folder of objects with those that are kept."""
-    with _bare_repository(mirror) as ours:
-        _add_pack(ours / "objects", kept.pack, ours)
+    with _temporary_bare_repository(mirror) as ours:
+        _unpack_into(ours / "objects", commits.pack, ours)
         yield ours / "objects"
 
 
 @contextmanager
-def _bare_repository(mirror: Mirror) -> Generator[Path]:
+def _temporary_bare_repository(mirror: Mirror) -> Generator[Path]:
     """Yield a bare repository of ours that has the mirror's objects."""
     with tempfile.TemporaryDirectory() as scratch:
         ours = Path(scratch)
-        run_git("init", "--quiet", "--bare", "--template=", ".", at=ours)
+        run_git("init", "--quiet", "--bare", "--template=", ".", folder=ours)
         (ours / "objects/info").mkdir(exist_ok=True)
         (ours / "objects/info/alternates").write_text(f"{mirror.objects}\n")
         yield ours
 
 
-def _add_pack(objects: Path, pack: bytes, at: Path) -> None:
+def _unpack_into(objects: Path, pack: bytes, repository: Path) -> None:
     if not pack:
         return
     with tempfile.NamedTemporaryFile(dir=objects, prefix="kept-", suffix=".pack") as file:
         file.write(pack)
         file.flush()
-        run_git("unpack-objects", "-q", at=at, file=Path(file.name))
+        run_git("unpack-objects", "-q", folder=repository, stdin_file=Path(file.name))
 
 
-def _read_small_file(file: Path, most: int) -> bytes:
+def _read_regular_file(file: Path, max_bytes: int) -> bytes:
     """Return the bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -180,9 +182,9 @@ def _read_small_file(file: Path, most: int) -> bytes:
     with os.fdopen(opened, "rb") as found:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise ValueError(f"{file.name!r} is no file")
-        body = found.read(most + 1)
-    if len(body) > most:
-        raise ValueError(f"{file.name!r} is larger than {most} bytes")
+        body = found.read(max_bytes + 1)
+    if len(body) > max_bytes:
+        raise ValueError(f"{file.name!r} is larger than {max_bytes} bytes")
     return body
 
 
@@ -191,12 +193,12 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
     for folder in (git_folder, git_folder / "refs", git_folder / "objects"):
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise ValueError(f"{folder.name!r} is no folder")
-    head = _read_small_file(git_folder / "HEAD", _TEXT_BYTES).decode().strip()
+    head = _read_regular_file(git_folder / "HEAD", _TEXT_BYTES).decode().strip()
     target = head.removeprefix("ref: ")
     if not (_REF if head.startswith("ref: ") else _ID).fullmatch(target):
         raise ValueError(f"HEAD is {head[:100]!r}")
     refs = dict[str, str]()
-    for line in _read_small_file(git_folder / "packed-refs", _TEXT_BYTES).decode().splitlines():
+    for line in _read_regular_file(git_folder / "packed-refs", _TEXT_BYTES).decode().splitlines():
         commit, _, name = line.partition(" ")
         if _ID.fullmatch(commit) and _REF.fullmatch(name):
             refs[name] = commit
@@ -206,7 +208,7 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
         for file in files:
             name = str(where / file)
             if _REF.fullmatch(name) and _ID.fullmatch(
-                commit := _read_small_file(Path(above, file), 100).decode().strip()
+                commit := _read_regular_file(Path(above, file), 100).decode().strip()
             ):
                 refs[name] = commit
         if len(refs) > _MOST_REFS:
@@ -214,11 +216,13 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
     return head, refs
 
 
-def _copy_objects(theirs: Path, ours: Path, mirrored: Path) -> None:
+def _copy_missing_objects(source_folder: Path, target_folder: Path, mirrored: Path) -> None:
     """Copy what only the clone has, without following links. Raises `OSError`, and `RunError` if that is too much."""
     size = 0
-    for above, _, files, directory in os.fwalk(theirs):  # by descriptor: a folder may become a link meanwhile
-        where = Path(above).relative_to(theirs)
+    for above, _, files, directory in os.fwalk(
+        source_folder
+    ):  # by descriptor: a folder may become a link meanwhile
+        where = Path(above).relative_to(source_folder)
         for file in files:
             name = str(where / file)
             if not (_OBJECT.fullmatch(name) or _PACK.fullmatch(name)) or (mirrored / name).exists():
@@ -229,31 +233,31 @@ def _copy_objects(theirs: Path, ours: Path, mirrored: Path) -> None:
                 size += found.st_size
                 if size > _MOST_BYTES:
                     raise RunError(f"they are more than {_MOST_BYTES // 1_000_000} MB")
-                (ours / name).parent.mkdir(exist_ok=True)
+                (target_folder / name).parent.mkdir(exist_ok=True)
                 if stat.S_ISREG(found.st_mode):
-                    with (ours / name).open("xb") as written:
+                    with (target_folder / name).open("xb") as written:
                         shutil.copyfileobj(source, written)
 
 
 @contextmanager
-def _temporary_index(index: bytes) -> Generator[dict[str, str]]:
+def _temporary_index_environment(index: bytes) -> Generator[dict[str, str]]:
     with tempfile.TemporaryDirectory() as scratch:
         (file := Path(scratch, "index")).write_bytes(index)
         yield {"GIT_INDEX_FILE": str(file)}
 
 
-def _staged_object_ids(ours: Path, index: bytes) -> list[str]:
+def _staged_object_ids(repository: Path, index: bytes) -> list[str]:
     """Return ids of the files that an index names."""
-    with _temporary_index(index) as env:
-        lines = run_git("ls-files", "-z", "--stage", at=ours, env=env).split("\0")
+    with _temporary_index_environment(index) as env:
+        lines = run_git("ls-files", "-z", "--stage", folder=repository, env=env).split("\0")
     modes = (line.split("\t")[0].split(" ") for line in lines if line)
     return sorted({name for mode, name, _ in modes if mode != "160000"})
 
 
-def _write_index_tree(ours: Path, index: bytes) -> str:
+def _write_index_tree(repository: Path, index: bytes) -> str:
     """Return the tree that an index is; empty: it has conflicts, or files that were only announced."""
-    with _temporary_index(index) as env:
+    with _temporary_index_environment(index) as env:
         try:
-            return run_git("write-tree", at=ours, env=env)
+            return run_git("write-tree", folder=repository, env=env)
         except RunError:
             return ""

@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from interlock import engine
-from interlock.engine.checkouts import run_repository
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
+from interlock.engine.run_files import run_repository
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
@@ -36,8 +36,8 @@ from interlock.engine.store.workspaces import (
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
-    clone_folder,
-    load_fleet_settings,
+    configured_clone_folder,
+    load_worker_fleet_settings,
     read_stored_commits,
 )
 from interlock.fleet.commits import CloneCommits, open_stored_objects
@@ -58,47 +58,47 @@ _ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
 """What is told of a clone's own repository: anew by each host that delivers."""
 
 
-def deliver_outcome(home: Path, files: Checkout, outcome: Outcome, options: Options) -> None:
+def deliver_outcome(home: Path, checkout: Checkout, outcome: Outcome, options: Options) -> None:
     """Deliver what a run that is done has changed; the clone isn't needed any more then."""
     if outcome.status != "done":
         return
     try:
-        pushing = _store_and_push(home, files, outcome, options)
+        pushing = _store_changes_and_start_push(home, checkout, outcome, options)
     except InterlockError as error:
         _record_delivery_failure(home, outcome.run, str(error))
         return
     if not pushing:
-        shutil.rmtree(files.folder, ignore_errors=True)
+        shutil.rmtree(checkout.folder, ignore_errors=True)
 
 
-def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Options) -> bool:
+def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outcome, options: Options) -> bool:
     """Returns whether a run that pushes was begun."""
-    if "pushes" in files.options:
+    if "pushes" in checkout.options:
         (response,) = outcome.output["responses"]
         if response["status"] != "success":
-            again = f"To push again: interlock resume {files.options['pushes']} --detach"
+            again = f"To push again: interlock resume {checkout.options['pushes']} --detach"
             raise RunError(f"{str(response.get('content') or 'The push was refused').rstrip('.')}. {again}")
         return False
     with open_reader(home) as conn:
         assert conn is not None
         first, last = find_first_snapshot(conn, outcome.run), find_newest_snapshot(conn, outcome.run)
-    if files.options["deliver"] == "none":
+    if checkout.options["deliver"] == "none":
         return False
-    what, kept = {**files.options}, run_repository(home, outcome.run)
+    what, kept = {**checkout.options}, run_repository(home, outcome.run)
     what |= {UNKEPT: kept[UNKEPT]} if UNKEPT in kept else {}
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
     try:
-        commits = CloneCommits(files.folder, files.mirror, files.options["commit"]).read_if_changed()
+        commits = CloneCommits(checkout.folder, checkout.mirror, checkout.options["commit"]).read_if_changed()
     except RunError as error:
         unread.append(f"{_GIT}: {error}")
-    snapshots = _open_snapshots(home, files.folder, first, last)
+    snapshots = _open_snapshots(home, checkout.folder, first, last)
     if what.get("left_behind_at") == last:  # a kill moved the delivery: these files are on the other host
         known = [path for path in json.loads(what["left_behind"]) if not _ABOUT_GIT.match(path)]
     else:
         before = what.get("moved_from", "").splitlines()  # no other host can look there
         known = [
-            *_list_left_behind(files, snapshots, last),
+            *_list_undelivered_files(checkout, snapshots, last),
             *(f"files that git ignores, in {at}" for at in before),
         ]
     left = [*known, *unread]
@@ -109,59 +109,69 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
     if first == last and not commits:
         return False
     patch = snapshots.make_patch(first, last)
-    is_pushed = files.options["deliver"] == "branch" and (patch or commits)
+    is_pushed = checkout.options["deliver"] == "branch" and (patch or commits)
     pushing = _push_run_id(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
         if patch:
-            store_blob(conn, f"patches/{outcome.run}", _format_left_behind(left) + patch, owner=outcome.run)
+            store_blob(
+                conn, f"patches/{outcome.run}", _undelivered_paths_header(left) + patch, owner=outcome.run
+            )
         if commits:
             store_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
         if pushing:
             what["pushed_by"] = pushing
-            if kept_back := _find_likely_secrets(
-                files.mirror, files.options["commit"], snapshots, first, last
+            if kept_back := _find_new_likely_secrets(
+                checkout.mirror, checkout.options["commit"], snapshots, first, last
             ):
                 what["kept_back"] = "\n".join(kept_back)
             set_repository_option(conn, outcome.run, what)
     if pushing:
-        files = replace(files, options=what)
-        _enqueue_push_run(home, files, outcome.run, pushing, (first, last), options)
+        checkout = replace(checkout, options=what)
+        _enqueue_push_run(home, checkout, outcome.run, pushing, (first, last), options)
     return bool(pushing)
 
 
-def _list_left_behind(files: Checkout, snapshots: ShadowRepository, last: str) -> list[str]:
-    kept = {*snapshots.read_contents(last).files} if last else set[str]()
-    entries = _tree_entries(files.mirror, files.options["commit"])
-    return _find_undelivered(files.folder, kept, {path: about.split()[2] for path, about in entries.items()})
+def _list_undelivered_files(checkout: Checkout, snapshots: ShadowRepository, snapshot: str) -> list[str]:
+    kept = {*snapshots.read_contents(snapshot).files} if snapshot else set[str]()
+    entries = _tree_entries(checkout.mirror, checkout.options["commit"])
+    return _list_undelivered_paths(
+        checkout.folder, kept, {path: about.split()[2] for path, about in entries.items()}
+    )
 
 
-def _find_undelivered(folder: Path, kept: Collection[str], committed: Mapping[str, str]) -> list[str]:
+def _list_undelivered_paths(
+    folder: Path, delivered: Collection[str], committed: Mapping[str, str]
+) -> list[str]:
     """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
 
-    `kept`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
+    `delivered`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
     """
-    known = {*kept, *committed}
+    known = {*delivered, *committed}
     full = {str(above) for path in known for above in PurePosixPath(path).parents}
-    return sorted(_iterate_undelivered(folder, "", full, kept, committed))
+    return sorted(_walk_undelivered(folder, "", full, delivered, committed))
 
 
-def _iterate_undelivered(
-    folder: Path, where: str, full: Collection[str], kept: Collection[str], committed: Mapping[str, str]
+def _walk_undelivered(
+    folder: Path,
+    below: str,
+    partly_delivered: Collection[str],
+    delivered: Collection[str],
+    committed: Mapping[str, str],
 ) -> Iterator[str]:
     try:
-        with os.scandir(folder / where) as found:
+        with os.scandir(folder / below) as found:
             entries = [*found]
     except OSError:  # the run took the right to list it away
-        yield f"{where}/"
+        yield f"{below}/"
         return
     for entry in entries:
-        path = f"{where}/{entry.name}" if where else entry.name
+        path = f"{below}/{entry.name}" if below else entry.name
         if entry.is_dir(follow_symlinks=False):
-            if path in full:
-                yield from _iterate_undelivered(folder, path, full, kept, committed)
+            if path in partly_delivered:
+                yield from _walk_undelivered(folder, path, partly_delivered, delivered, committed)
             elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
-        elif path not in kept and committed.get(path) != _blob_id_or_empty(Path(entry)):
+        elif path not in delivered and committed.get(path) != _blob_id_or_empty(Path(entry)):
             yield path
 
 
@@ -197,16 +207,16 @@ def _blob_id(file: Path) -> str:
 
 def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
     """Return the files of a commit: path → mode, kind and id."""
-    listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, at=mirror.folder)
+    listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, folder=mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return {path: about for about, _, path in entries}
 
 
-def _format_left_behind(left: Sequence[str]) -> bytes:
+def _undelivered_paths_header(paths: Sequence[str]) -> bytes:
     """Return the lines before a patch, which `git apply` skips."""
-    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:_MOST_NAMED])
-    more = f"… and {len(left) - _MOST_NAMED} more\n" if len(left) > _MOST_NAMED else ""
-    return f"{named}{more}\n".encode(errors="surrogateescape") if left else b""
+    named = "".join(f"Not in this patch: {path!r}\n" for path in paths[:_MOST_NAMED])
+    more = f"… and {len(paths) - _MOST_NAMED} more\n" if len(paths) > _MOST_NAMED else ""
+    return f"{named}{more}\n".encode(errors="surrogateescape") if paths else b""
 
 
 _LIKELY_SECRET = re.compile(
@@ -215,7 +225,7 @@ _LIKELY_SECRET = re.compile(
 """Names of new files that nobody asked to push: they may hold keys or passwords."""
 
 
-def _find_likely_secrets(
+def _find_new_likely_secrets(
     mirror: Mirror, commit: str, snapshots: ShadowRepository, first: str, last: str
 ) -> list[str]:
     """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
@@ -226,26 +236,26 @@ def _find_likely_secrets(
     if not found:
         return []
     there = run_git(
-        "ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *found, at=mirror.folder
+        "ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *found, folder=mirror.folder
     ).split("\0")
     return [path for path in found if path not in there]
 
 
-def _exclude_paths(changes: str, paths: Collection[str]) -> str:
+def _exclude_paths(index_entries: str, paths: Collection[str]) -> str:
     """Return entries for git's index, except those of these files."""
-    entries = (entry for entry in changes.split("\0") if entry)
+    entries = (entry for entry in index_entries.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
 
 
-def _withheld_paths(what: Mapping[str, str]) -> list[str]:
-    return [path for path in what.get("kept_back", "").split("\n") if path]
+def _withheld_paths(repository_options: Mapping[str, str]) -> list[str]:
+    return [path for path in repository_options.get("kept_back", "").split("\n") if path]
 
 
-def _push_run_id(home: Path, run: str, last: str) -> str:
+def _push_run_id(home: Path, run: str, snapshot: str) -> str:
     """Return the id of the run that pushes; another one if that has failed, and somebody resumed this run."""
-    name = derive_run_id(f"delivery of {run} at {last}")
+    name = derive_run_id(f"delivery of {run} at {snapshot}")
     while (before := find_exact_run(home, name)) and before.status in ("failed", "cancelled"):
-        name = derive_run_id(f"delivery of {run} at {last}, after {name}")
+        name = derive_run_id(f"delivery of {run} at {snapshot}, after {name}")
     return name
 
 
@@ -259,54 +269,70 @@ def _record_delivery_failure(home: Path, run: str, why: str) -> None:
 
 
 def _enqueue_push_run(
-    home: Path, files: Checkout, run: str, name: str, ends: tuple[str, str], options: Options
+    home: Path,
+    checkout: Checkout,
+    run: str,
+    push_run: str,
+    first_and_last_snapshot: tuple[str, str],
+    options: Options,
 ) -> None:
     """Queue the run that pushes, unless that was done before a kill."""
     row = find_run(home, run)
     with open_reader(home) as conn:
         assert conn is not None
-        if is_begun(conn, name):
+        if is_begun(conn, push_run):
             return
-    kept = restore_options(options, read_run_options(home, run), str(files.folder))
-    what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
+    kept = restore_options(options, read_run_options(home, run), str(checkout.folder))
+    what = {
+        **checkout.options,
+        "deliver": "none",
+        "pushes": run,
+        "first": first_and_last_snapshot[0],
+        "last": first_and_last_snapshot[1],
+    }
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": push_command(what), "description": f"deliver run {run}"}}
-    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))
+    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=push_run))
 
 
-def push_command(what: Mapping[str, str]) -> str:
+def push_command(repository_options: Mapping[str, str]) -> str:
     """Return the push as people and the policy see it."""
-    return f"git push {what['url']} HEAD:refs/heads/{_branch_name(what)}"
+    return f"git push {repository_options['url']} HEAD:refs/heads/{_branch_name(repository_options)}"
 
 
-def _branch_name(what: Mapping[str, str]) -> str:
-    return f"interlock/{what['pushes']}"
+def _branch_name(repository_options: Mapping[str, str]) -> str:
+    return f"interlock/{repository_options['pushes']}"
 
 
-def push_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
+def push_tools(home: Path, folder: Path, repository_options: Mapping[str, str]) -> dict[str, Tool]:
     """Return the shell that pushes, in the run that delivers another; other runs have no tools of their own."""
-    return {TOOL.name: _make_push_tool(home, folder, what)} if "pushes" in what else {}
+    return (
+        {TOOL.name: _make_push_tool(home, folder, repository_options)}
+        if "pushes" in repository_options
+        else {}
+    )
 
 
-def _make_push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
+def _make_push_tool(home: Path, folder: Path, repository_options: Mapping[str, str]) -> Tool:
     """Takes the place of the shell in the run that pushes."""
 
     async def run(args: RunShellCommandArgs, _context: ToolContext) -> ToolResult:
-        if args.command != push_command(what):
+        if args.command != push_command(repository_options):
             return error_result(
                 "changed", "A push can be approved or refused, but not changed. Nothing was pushed."
             )
         try:
-            commit = await asyncio.to_thread(_push_changes, home, folder, what)
+            commit = await asyncio.to_thread(_commit_and_push_changes, home, folder, repository_options)
         except RunError as error:
             return error_result(
-                "push", f"Branch {_branch_name(what)!r} wasn't pushed to {what['url']!r}: {error}"
+                "push",
+                f"Branch {_branch_name(repository_options)!r} wasn't pushed to {repository_options['url']!r}: {error}",
             )
-        done = f"Pushed {commit[:12]} to {_branch_name(what)} of {what['url']}."
+        done = f"Pushed {commit[:12]} to {_branch_name(repository_options)} of {repository_options['url']}."
         left = (
             f" Not pushed, as they may hold keys: {', '.join(kept)}."
-            if (kept := _withheld_paths(what))
+            if (kept := _withheld_paths(repository_options))
             else ""
         )
         return ToolResult(status="success", content=done + left)
@@ -314,20 +340,20 @@ def _make_push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
     return replace(TOOL, run=run, idempotent=True)
 
 
-def _push_changes(home: Path, folder: Path, what: Mapping[str, str]) -> str:
-    workspaces = clone_folder(os.environ)
+def _commit_and_push_changes(home: Path, folder: Path, repository_options: Mapping[str, str]) -> str:
+    workspaces = configured_clone_folder(os.environ)
     assert workspaces is not None
-    repository = Repository(what["url"], what["ref"])
-    mirror = Mirror.for_repository(repository, workspaces, load_fleet_settings(os.environ))
-    snapshots = _open_snapshots(home, folder, what["first"], what["last"])
-    row = find_run(home, what["pushes"])
+    repository = Repository(repository_options["url"], repository_options["ref"])
+    mirror = Mirror.for_repository(repository, workspaces, load_worker_fleet_settings(os.environ))
+    snapshots = _open_snapshots(home, folder, repository_options["first"], repository_options["last"])
+    row = find_run(home, repository_options["pushes"])
     with ExitStack() as stack:
         borrowed, its_own = [snapshots.objects], ""
         if commits := read_stored_commits(home, row.run):
             borrowed.append(stack.enter_context(open_stored_objects(commits, mirror)))
             its_own = commits.head_commit
-        commit = _build_commit(mirror, snapshots, row, what, borrowed, its_own)
-        mirror.push(commit, _branch_name(what), borrowed)
+        commit = _build_commit(mirror, snapshots, row, repository_options, borrowed, its_own)
+        mirror.push_branch(commit, _branch_name(repository_options), borrowed)
     return commit
 
 
@@ -335,16 +361,16 @@ def _build_commit(
     mirror: Mirror,
     snapshots: ShadowRepository,
     run: RunRow,
-    what: Mapping[str, str],
+    repository_options: Mapping[str, str],
     borrowed: Sequence[Path],
-    its_own: str,
+    own_commit: str,
 ) -> str:
     """The newest of the run's own commits, else the one that was cloned, with the run's changes since: files that no
     snapshot has stay as they are there.
 
-    It is the same however often it is made, so a push that a kill cut short can be repeated. `its_own`: the commit that
-    the run left checked out. It counts if it follows the one that was cloned, and no commit between has a file that may
-    hold a key.
+    It is the same however often it is made, so a push that a kill cut short can be repeated. `own_commit`: the commit
+    that the run left checked out. It counts if it follows the one that was cloned, and no commit between has a file
+    that may hold a key.
     """
     with tempfile.TemporaryDirectory() as scratch:
         alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
@@ -354,46 +380,61 @@ def _build_commit(
             for who in ("AUTHOR", "COMMITTER")
             for part, value in (*_author_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
-        parent = its_own if _is_pushable_commit(mirror, what["commit"], its_own, env) else what["commit"]
-        run_git("read-tree", parent, at=mirror.folder, env=env)
-        kept_back = _withheld_paths(what)
-        if parent != what["commit"]:
-            undone = _undone_changes(mirror, snapshots, what, parent, env)
-            run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _exclude_paths(snapshots.format_index_entries(what["first"], what["last"]), kept_back)
-        run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
-        tree = run_git("write-tree", at=mirror.folder, env=env)
-        about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
-        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:_MOST_NAMED]]
+        parent = (
+            own_commit
+            if _is_pushable_commit(mirror, repository_options["commit"], own_commit, env)
+            else repository_options["commit"]
+        )
+        run_git("read-tree", parent, folder=mirror.folder, env=env)
+        kept_back = _withheld_paths(repository_options)
+        if parent != repository_options["commit"]:
+            undone = _undone_index_entries(mirror, snapshots, repository_options, parent, env)
+            run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=undone)
+        changes = _exclude_paths(
+            snapshots.format_index_entries(repository_options["first"], repository_options["last"]), kept_back
+        )
+        run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=changes)
+        tree = run_git("write-tree", folder=mirror.folder, env=env)
+        about = f"{run.title}\n\nInterlock-Run: {repository_options['pushes']}\n"
+        not_pushed = [*kept_back, *json.loads(repository_options.get("left_behind", "[]"))[:_MOST_NAMED]]
         about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in not_pushed if path.isprintable())
-        if parent != what["commit"] and tree == run_git(
-            "rev-parse", f"{parent}^{{tree}}", at=mirror.folder, env=env
+        if parent != repository_options["commit"] and tree == run_git(
+            "rev-parse", f"{parent}^{{tree}}", folder=mirror.folder, env=env
         ):
             return parent
-        return run_git("commit-tree", tree, "-p", parent, at=mirror.folder, env={**env, **author}, text=about)
+        return run_git(
+            "commit-tree", tree, "-p", parent, folder=mirror.folder, env={**env, **author}, stdin_text=about
+        )
 
 
-def _is_pushable_commit(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
+def _is_pushable_commit(mirror: Mirror, cloned: str, own_commit: str, env: dict[str, str]) -> bool:
     """Return whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
-    if its_own in ("", cloned):
+    if own_commit in ("", cloned):
         return False
     try:
-        run_git("merge-base", "--is-ancestor", cloned, its_own, at=mirror.folder, env=env)
+        run_git("merge-base", "--is-ancestor", cloned, own_commit, folder=mirror.folder, env=env)
     except RunError:
         return False
-    span = ("--no-renames", "--diff-filter=A", "--name-only", "--format=", "-z", f"{cloned}..{its_own}")
-    added = run_git("log", "-m", *span, at=mirror.folder, env=env).split("\0")
+    span = ("--no-renames", "--diff-filter=A", "--name-only", "--format=", "-z", f"{cloned}..{own_commit}")
+    added = run_git("log", "-m", *span, folder=mirror.folder, env=env).split("\0")
     return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
 
 
-def _undone_changes(
-    mirror: Mirror, snapshots: ShadowRepository, what: Mapping[str, str], its_own: str, env: dict[str, str]
+def _undone_index_entries(
+    mirror: Mirror,
+    snapshots: ShadowRepository,
+    repository_options: Mapping[str, str],
+    own_commit: str,
+    env: dict[str, str],
 ) -> str:
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
-    span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
-    committed = [path for path in run_git(*span, at=mirror.folder, env=env).split("\0") if path]
-    known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
-    cloned = _tree_entries(mirror, what["commit"])
+    span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", repository_options["commit"], own_commit)
+    committed = [path for path in run_git(*span, folder=mirror.folder, env=env).split("\0") if path]
+    known = {
+        *snapshots.read_contents(repository_options["first"]).files,
+        *snapshots.read_contents(repository_options["last"]).files,
+    }
+    cloned = _tree_entries(mirror, repository_options["commit"])
     gone = f"0 {'0' * 40}"
     return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 
@@ -402,6 +443,8 @@ def _author_identity(mirror: Mirror) -> list[tuple[str, str]]:
     """Return name and address of whoever the worker's git settings name."""
 
     def setting(name: str, default: str) -> str:
-        return run_git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)
+        return run_git(
+            "config", "--default", default, "--get", name, folder=mirror.folder, ignore_host_settings=False
+        )
 
     return [("NAME", setting("user.name", _AUTHOR)), ("EMAIL", setting("user.email", "interlock@localhost"))]

@@ -21,7 +21,7 @@ from interlock.engine.store.queue import give_up, mark_stopped, submitted
 from interlock.engine.store.rate_limits import FleetLimits, put_back
 from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import set_repository_option
-from interlock.fleet.checkout import UNKEPT, Checkout, check_out, clone_folder
+from interlock.fleet.checkout import UNKEPT, Checkout, check_out_run_files, configured_clone_folder
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver_outcome, push_tools
 from interlock.fleet.postgres_sessions import limit_idle_time
@@ -37,16 +37,16 @@ STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
-def main(run: str, at: str) -> int:
-    home = Path(at)
-    threading.Thread(target=exit_with_worker, daemon=True).start()
+def main(run: str, state_directory: str) -> int:
+    home = Path(state_directory)
+    threading.Thread(target=exit_when_worker_ends, daemon=True).start()
     clear_own_environment()
     limit_idle_time(_IDLE_S)
     limits, env = FleetLimits(), without_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
-        if files := check_out(home, run, clone_folder(os.environ)):
+        if files := check_out_run_files(home, run, configured_clone_folder(os.environ)):
             options = options_for_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError) as error:
@@ -79,25 +79,29 @@ def _give_up_run(home: Path, run: str, kind: str, why: str) -> int:
     return 0
 
 
-def options_for_clone(options: Options, run: str, files: Checkout) -> Options:
+def options_for_clone(options: Options, run: str, checkout: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
-    where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
-    tools = push_tools(options.home, files.folder, files.options)
-    clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
+    where = {
+        "workspace": checkout.folder,
+        "repository": checkout.options,
+        "placed": partial(checkout.record_place, run),
+    }
+    tools = push_tools(options.home, checkout.folder, checkout.options)
+    clone = CloneCommits(checkout.folder, checkout.mirror, checkout.options["commit"])
 
-    def commits() -> tuple[str, bytes] | None:
+    def read_commits() -> tuple[str, bytes] | None:
         try:
             body = clone.read_if_changed()
         except RunError:
-            _record_unsaved_place(options.home, run, files.options["at"])
+            _record_place_of_unsaved_commits(options.home, run, checkout.options["at"])
             raise
-        return None if body is None else (files.folder.name, body)
+        return None if body is None else (checkout.folder.name, body)
 
-    made = replace(options, **where, commits=commits, own_tools=tools)
-    return replace(made, skip_trust=files.trusted, sandbox=files.isolated)
+    made = replace(options, **where, commits=read_commits, own_tools=tools)
+    return replace(made, skip_trust=checkout.trusted, sandbox=checkout.isolated)
 
 
-def _record_unsaved_place(home: Path, run: str, place: str) -> None:
+def _record_place_of_unsaved_commits(home: Path, run: str, place: str) -> None:
     """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
     with Store(home).writing() as conn:
         kept = read_repository_option(conn, run)
@@ -105,7 +109,7 @@ def _record_unsaved_place(home: Path, run: str, place: str) -> None:
         set_repository_option(conn, run, {**kept, UNKEPT: "\n".join(places)})
 
 
-def exit_with_worker() -> None:
+def exit_when_worker_ends() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass

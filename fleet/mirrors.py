@@ -50,29 +50,29 @@ _REASONS = {
 
 def run_git(
     *arguments: str,
-    at: Path,
-    alone: bool = True,
+    folder: Path,
+    ignore_host_settings: bool = True,
     env: dict[str, str] | None = None,
-    text: str = "",
-    file: Path | None = None,
-    patience_s: int = _PATIENCE_S,
+    stdin_text: str = "",
+    stdin_file: Path | None = None,
+    timeout_s: int = _PATIENCE_S,
 ) -> str:
-    """Run git in a repository of ours, with `text` or a file as its input; `alone`: without the host's settings.
+    """Run git in a repository of ours, with `stdin_text` or a file as its input.
 
     Raises `RunError` with git's reason.
     """
     settings = (part for setting in _ALWAYS for part in ("-c", setting))
-    own = {name: value for name, value in os.environ.items() if _is_git_variable(name)}
+    own = {name: value for name, value in os.environ.items() if _is_passed_to_git(name)}
     ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "LC_ALL": "C"}
     try:
         done = subprocess.run(
             ("git", *settings, *arguments),
-            cwd=at,
-            env={**own, **ssh, **fixed, **(_ALONE if alone else {}), **(env or {})},
-            input=file.read_bytes() if file else text.encode(errors="surrogateescape"),
+            cwd=folder,
+            env={**own, **ssh, **fixed, **(_ALONE if ignore_host_settings else {}), **(env or {})},
+            input=stdin_file.read_bytes() if stdin_file else stdin_text.encode(errors="surrogateescape"),
             capture_output=True,
-            timeout=patience_s,
+            timeout=timeout_s,
             start_new_session=True,
             umask=0o022,
             check=False,
@@ -80,45 +80,48 @@ def run_git(
     except FileNotFoundError as error:
         raise RunError("git isn't installed on this worker (apt install git).") from error
     except OSError as error:
-        raise RunError(f"git can't be run in {str(at)!r}: {error.strerror}.") from error
+        raise RunError(f"git can't be run in {str(folder)!r}: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"git {arguments[0]} took longer than {patience_s} s.") from error
+        raise RunError(f"git {arguments[0]} took longer than {timeout_s} s.") from error
     if done.returncode:
         said = done.stderr.decode(errors="surrogateescape")
-        raise RunError(_git_failure_reason(said) or f"git {arguments[0]} failed with {done.returncode}")
+        raise RunError(_describe_git_failure(said) or f"git {arguments[0]} failed with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape").strip()
 
 
-def _is_git_variable(name: str) -> bool:
+def _is_passed_to_git(name: str) -> bool:
     ours = name in _OF_HOST or name.startswith("GIT_") or name.lower() in _PROXIES
     return ours and name not in _ELSEWHERE
 
 
-def _git_failure_reason(said: str) -> str:
-    known = next((why for part, why in _REASONS.items() if part in said), "")
-    lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
-    return known or " ".join(" ".join(lines[:3] or said.splitlines()[:1]).split())[:300]
+def _describe_git_failure(stderr: str) -> str:
+    known = next((why for part, why in _REASONS.items() if part in stderr), "")
+    lines = [line for line in stderr.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
+    return known or " ".join(" ".join(lines[:3] or stderr.splitlines()[:1]).split())[:300]
 
 
-def require_repository(found: Repository) -> None:
+def require_repository(repository: Repository) -> None:
     """Raise `RunError` if the repository's server says that there is none, that it is empty, or lacks the reference.
 
     A server that this host can't reach, or that refuses it, may answer a worker.
     """
     try:
         said = run_git(
-            *("ls-remote", "--", found.url), at=Path(os.sep), alone=False, patience_s=_PATIENCE_AT_DOOR_S
+            *("ls-remote", "--", repository.url),
+            folder=Path(os.sep),
+            ignore_host_settings=False,
+            timeout_s=_PATIENCE_AT_DOOR_S,
         )
     except RunError as error:
         if any(part in str(error) for part in _NONE_THERE):
-            raise RunError(f"Repository {found.url!r} can't be cloned: {error}") from error
+            raise RunError(f"Repository {repository.url!r} can't be cloned: {error}") from error
         return
     if not said:
-        raise RunError(f"Repository {found.url!r} can't be cloned: it is empty.")
+        raise RunError(f"Repository {repository.url!r} can't be cloned: it is empty.")
     names = {line.partition("\t")[2] for line in said.splitlines()}
-    wanted = {f"refs/heads/{found.ref}", f"refs/tags/{found.ref}"}
-    if found.ref and not names & wanted and not _COMMIT.fullmatch(found.ref):
-        raise RunError(f"Repository {found.url!r} has no branch or tag {found.ref!r}.")
+    wanted = {f"refs/heads/{repository.ref}", f"refs/tags/{repository.ref}"}
+    if repository.ref and not names & wanted and not _COMMIT.fullmatch(repository.ref):
+        raise RunError(f"Repository {repository.url!r} has no branch or tag {repository.ref!r}.")
 
 
 @dataclass(frozen=True)
@@ -143,58 +146,75 @@ class Mirror:
     def objects(self) -> Path:
         return self.folder / "objects"
 
-    def fetch_commit(self, known: str = "") -> str:
-        """Bring the mirror up to date; returns the commit that the reference names, or `known` if it is there.
+    def fetch_commit(self, known_commit: str = "") -> str:
+        """Bring the mirror up to date; returns the commit that the reference names, or `known_commit` if it is there.
 
         Raises `RunError`.
         """
         make_private_directory(self.folder)
         with lock_folder(self.folder):
             if not (self.folder / "HEAD").exists():
-                run_git("init", "--quiet", "--bare", "--template=", ".", at=self.folder)
-            if known and self._resolve_commit(known):
-                return known
+                run_git("init", "--quiet", "--bare", "--template=", ".", folder=self.folder)
+            if known_commit and self._commit_id_or_empty(known_commit):
+                return known_commit
             try:
                 flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", "--prune")
                 wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-                run_git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
-                return self._resolve_reference(known)
+                run_git(
+                    "fetch",
+                    *flags,
+                    "--",
+                    self.repository.url,
+                    *wanted,
+                    folder=self.folder,
+                    ignore_host_settings=False,
+                )
+                return self._commit_of_reference(known_commit)
             except RunError as error:
                 raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
 
-    def _resolve_reference(self, known: str) -> str:
-        if wanted := known or self.repository.ref:
+    def _commit_of_reference(self, known_commit: str) -> str:
+        if wanted := known_commit or self.repository.ref:
             for name in (f"refs/heads/{wanted}", f"refs/tags/{wanted}", wanted):
-                if found := self._resolve_commit(name):
+                if found := self._commit_id_or_empty(name):
                     return found
             raise RunError(f"it has no branch, tag or commit {wanted!r}.")
-        said = run_git("ls-remote", "--", self.repository.url, "HEAD", at=self.folder, alone=False)
+        said = run_git(
+            "ls-remote", "--", self.repository.url, "HEAD", folder=self.folder, ignore_host_settings=False
+        )
         if not said:
             raise RunError("it is empty.")
         return said.split()[0]
 
-    def _resolve_commit(self, name: str) -> str:
+    def _commit_id_or_empty(self, name: str) -> str:
         try:
             return run_git(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", at=self.folder
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                f"{name}^{{commit}}",
+                folder=self.folder,
             )
         except RunError:
             return ""
 
-    def tree_of(self, commit: str) -> str:
-        return run_git("rev-parse", f"{commit}^{{tree}}", at=self.folder)
+    def tree_of_commit(self, commit: str) -> str:
+        return run_git("rev-parse", f"{commit}^{{tree}}", folder=self.folder)
 
-    def check_out(self, commit: str, folder: Path) -> None:
+    def clone_commit_into(self, commit: str, folder: Path) -> None:
         """Make a repository of its own in this folder, with the commit's files. Raises `RunError`."""
-        run_git("init", "--quiet", "--template=", ".", at=folder)
-        run_git("fetch", "--quiet", "--no-tags", str(self.folder), commit, at=folder)
-        run_git("remote", "add", "origin", self.repository.url, at=folder)
+        run_git("init", "--quiet", "--template=", ".", folder=folder)
+        run_git("fetch", "--quiet", "--no-tags", str(self.folder), commit, folder=folder)
+        run_git("remote", "add", "origin", self.repository.url, folder=folder)
         ref = self.repository.ref
-        branch = ("-B", ref) if ref and self._resolve_commit(f"refs/heads/{ref}") else ("--detach",)
-        run_git("checkout", "--quiet", "--force", *branch, commit, at=folder)
+        branch = ("-B", ref) if ref and self._commit_id_or_empty(f"refs/heads/{ref}") else ("--detach",)
+        run_git("checkout", "--quiet", "--force", *branch, commit, folder=folder)
 
-    def push(self, commit: str, branch: str, borrowed: Sequence[Path]) -> None:
-        """Push a commit of which some objects are in other folders (`borrowed`). Raises `RunError`."""
-        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
+    def push_branch(self, commit: str, branch: str, object_folders: Sequence[Path]) -> None:
+        """Push a commit of which some objects are in other folders (`object_folders`). Raises `RunError`."""
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, object_folders))}
         what = ("--", self.repository.url, f"{commit}:refs/heads/{branch}")
-        run_git("push", "--quiet", "--no-verify", *what, at=self.folder, alone=False, env=env)
+        run_git(
+            "push", "--quiet", "--no-verify", *what, folder=self.folder, ignore_host_settings=False, env=env
+        )

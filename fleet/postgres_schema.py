@@ -13,22 +13,22 @@ COMPLETE = OF_TABLES + 4
 """Stores from this version on lack nothing: those of the first have triggers, which note what nobody reads any more."""
 
 
-def table_definitions() -> str:
+def table_definitions_sql() -> str:
     """Return the statements that make the tables, or what a store of an earlier version lacks of them."""
     return _read_sql_file("postgres.sql")
 
 
-def administrator_sql(queue: str) -> str:
+def administrator_sql(queue_sql: str) -> str:
     """Return SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
 
-    `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
+    `queue_sql`: the queue's definitions. The audit is begun by the first program that uses the store.
     """
     by_hand = f"insert into store_version values ({SCHEMA_VERSION}, 0) on conflict do nothing"
     return ";\n\n".join(
         [
-            table_definitions().strip().removesuffix(";"),
+            table_definitions_sql().strip().removesuffix(";"),
             by_hand,
-            queue.strip().removesuffix(";"),
+            queue_sql.strip().removesuffix(";"),
             _read_sql_file("roles.sql"),
         ]
     )

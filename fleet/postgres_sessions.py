@@ -133,17 +133,17 @@ def _row_class(columns: tuple[str, ...]) -> type[_Row]:
     return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
-def connection_string(path: Path, **more: str) -> str:
+def build_connection_string(path: Path, **parameters: str) -> str:
     """Return what libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
     address, password = read_store_address(path), os.environ.get("PGPASSWORD", "")
     given = conninfo_to_dict(address)
     if password and "password" not in given:
-        more["password"] = password
-    if READS in more.get("options", "") and given.get("target_session_attrs") == "read-write":
-        more["target_session_attrs"] = "primary"  # a session that only reads would be turned away
-    options = given.get("options"), more.get("options"), _VANISHED
-    more["options"] = " ".join(str(one) for one in options if one)
-    return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
+        parameters["password"] = password
+    if READS in parameters.get("options", "") and given.get("target_session_attrs") == "read-write":
+        parameters["target_session_attrs"] = "primary"  # a session that only reads would be turned away
+    options = given.get("options"), parameters.get("options"), _VANISHED
+    parameters["options"] = " ".join(str(one) for one in options if one)
+    return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **parameters)
 
 
 def open_session(path: Path, options: str) -> Session:
@@ -166,7 +166,7 @@ def open_session(path: Path, options: str) -> Session:
 
 def _connect_when_free(path: Path, options: str) -> "psycopg.Connection[Any]":
     """Connect; to a server that takes no more connections, as soon as one is free, for some seconds."""
-    address = connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
+    address = build_connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
     until = time.monotonic() + _FULL_S
     while True:
         try:

@@ -25,7 +25,7 @@ _POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
 
 def make_queue_app(store: Path | None = None) -> "App":
     """Return the queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.fleet.postgres_sessions import connection_string
+    from interlock.fleet.postgres_sessions import build_connection_string
 
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -36,7 +36,9 @@ def make_queue_app(store: Path | None = None) -> "App":
     if store is None:
         return App(connector=SyncPsycopgConnector())
     return App(
-        connector=PsycopgConnector(conninfo=connection_string(store, application_name="interlock"), **_POOL)
+        connector=PsycopgConnector(
+            conninfo=build_connection_string(store, application_name="interlock"), **_POOL
+        )
     )
 
 
@@ -67,7 +69,7 @@ def create_queue_indexes(conn: Connection) -> None:
                 conn.stored(f"create index {name} on procrastinate_jobs {columns}")
 
 
-def queue_definitions() -> str:
+def queue_tables_sql() -> str:
     """Return SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
     return "\n".join([make_queue_app().schema_manager.get_schema(), *indexes])

@@ -11,35 +11,35 @@ from typing import Any
 from interlock import engine
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
-from interlock.engine.driver.schedule import STATE_OPTIONS
+from interlock.engine.driver.submission import STATE_OPTIONS
 from interlock.engine.options import Options
 from interlock.engine.read import find_exact_run
 from interlock.engine.store import Store, open_reader, queue
-from interlock.fleet.drive_process import TRY_AGAIN, exit_with_worker
+from interlock.fleet.drive_process import TRY_AGAIN, exit_when_worker_ends
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")
 
 
-def main(name: str, due: str, at: str) -> int:
-    home = Path(at)
-    threading.Thread(target=exit_with_worker, daemon=True).start()
+def main(schedule_name: str, due: str, state_directory: str) -> int:
+    home = Path(state_directory)
+    threading.Thread(target=exit_when_worker_ends, daemon=True).start()
     try:
         with open_reader(home) as conn:
             assert conn is not None
-            found = queue.find(conn, name)
+            found = queue.find(conn, schedule_name)
         if found is None:
             return 0
-        run, said = _start_scheduled_run(home, found, due)
+        run, said = _start_run_if_none_under_way(home, found, due)
         with Store(home).writing() as conn:
-            queue.started(conn, name, run, said)
+            queue.started(conn, schedule_name, run, said)
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
     return 0
 
 
-def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
+def _start_run_if_none_under_way(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
     """Return the run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
     if find_exact_run(home, run):  # before a kill
@@ -48,7 +48,7 @@ def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tupl
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:
-        options = _restore_options(home, schedule)
+        options = _restore_schedule_options(home, schedule)
         asyncio.run(engine.run(schedule.workflow, schedule.input, options=options, run_id=run))
     except (BusyError, StoreError):
         raise
@@ -57,7 +57,7 @@ def _start_scheduled_run(home: Path, schedule: queue.Schedule, due: str) -> tupl
     return run, ""
 
 
-def _restore_options(home: Path, schedule: queue.Schedule) -> Options:
+def _restore_schedule_options(home: Path, schedule: queue.Schedule) -> Options:
     kept = schedule.options
     new = Options(home=home, door=WORKER_DOOR, env=dict(os.environ), queue=schedule.queue)
     made = restore_options(new, kept, schedule.workspace)

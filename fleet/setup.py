@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
-from interlock.fleet.checkout import load_fleet_settings
+from interlock.fleet.checkout import load_worker_fleet_settings
 from interlock.fleet.postgres_schema import administrator_sql
 from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
@@ -30,12 +30,12 @@ def run_worker(home: Path, queues: Sequence[str], concurrency: int, report: Call
 
     create_store_and_queue(home)
     with explain_store_errors(Store(home).path), queue_schema.unwrap_queue_errors():
-        asyncio.run(Worker(home, queues, concurrency, report).work())
+        asyncio.run(Worker(home, queues, concurrency, report).run_until_signal())
 
 
 def setup_sql() -> str:
     """Return SQL for what `create_store_and_queue` does, and three roles. Raises `ConfigError` without the extra."""
-    return administrator_sql(queue_schema.queue_definitions())
+    return administrator_sql(queue_schema.queue_tables_sql())
 
 
 _INSIDE = (
@@ -44,24 +44,24 @@ _INSIDE = (
 _OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
 
 
-def describe_isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
+def describe_isolation(env: Mapping[str, str], *, sandbox_all: bool, takes_clones: bool) -> list[str]:
     """Return what keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
 
-    `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
-    can isolate what must be isolated.
+    `sandbox_all`: all run in the sandbox; `takes_clones`: it takes runs on repositories. Raises `SandboxError` where
+    nothing can isolate what must be isolated.
     """
-    settings = load_fleet_settings(env)
-    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
-    told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
+    settings = load_worker_fleet_settings(env)
+    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not sandbox_all
+    told = [f"Runs in folders: {_INSIDE if sandbox_all else f'{_OUTSIDE} (--sandbox prevents it)'}."]
     if some:
         told.append(f"Runs on repositories in fleet.trustedRepositories: {_OUTSIDE}.")
-    if clones:
+    if takes_clones:
         told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
     try:
-        if everything or clones:
+        if sandbox_all or takes_clones:
             check_sandbox_support(env)
     except SandboxError as error:
-        if everything or not some:
+        if sandbox_all or not some:
             raise SandboxError(
                 f"This worker can't isolate runs. {sandbox_error_cause(error)}. {_INSTEAD}"
             ) from error

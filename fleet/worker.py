@@ -90,13 +90,13 @@ class Worker:
     _away: str = ""
     """Why the store doesn't answer, as it was reported last."""
 
-    async def work(self) -> None:
+    async def run_until_signal(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         logging.basicConfig(level=logging.WARNING, handlers=[_LineHandler(self.report)])
         worker = self._work = asyncio.ensure_future(self._take_jobs())
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, _STOPPING)
-        sweep = asyncio.ensure_future(self._sweep())
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_taking_jobs, _STOPPING)
+        sweep = asyncio.ensure_future(self._sweep_periodically())
         try:
             with suppress(asyncio.CancelledError):
                 await worker
@@ -108,7 +108,7 @@ class Worker:
         while not self._stopping:
             try:
                 with Store(self.home).database.explain_errors(), queue_schema.unwrap_queue_errors():
-                    await self._take_jobs_while_it_answers()
+                    await self._take_jobs_until_outage()
             except (StoreError, BusyError) as error:
                 if _is_removed_as_stalled(error):
                     self.report(
@@ -118,10 +118,10 @@ class Worker:
                     self._report_outage(error)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _take_jobs_while_it_answers(self) -> None:
+    async def _take_jobs_until_outage(self) -> None:
         app = queue_schema.make_queue_app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive_job)
-        app.task(name=queue.START, pass_context=True)(self._start_scheduled)
+        app.task(name=queue.START, pass_context=True)(self._start_due_schedule)
         async with app.open_async():
             await app.run_worker_async(
                 queues=self.queues,
@@ -136,7 +136,7 @@ class Worker:
                 delete_jobs="always",
             )
 
-    def _stop(self, why: str) -> None:
+    def _stop_taking_jobs(self, why: str) -> None:
         if not self._stopping:
             self._stopping = True
             self.report(f"{why} Each run stops at its next commit and is put back.")
@@ -151,7 +151,7 @@ class Worker:
 
         `model`: for whose limit it waited.
         """
-        work = asyncio.ensure_future(self._drive_to_its_end(context, run, steps, deaths, model))
+        work = asyncio.ensure_future(self._drive_until_end(context, run, steps, deaths, model))
         while True:
             try:
                 return await asyncio.shield(work)
@@ -162,54 +162,60 @@ class Worker:
                     work.cancel()
                     raise
 
-    async def _drive_to_its_end(
+    async def _drive_until_end(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
-        if await self._write_with_retry(is_schema_newer):
-            await self._write_with_retry(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
-            return self._stop(_UPGRADED)
+        if await self._write_until_store_answers(is_schema_newer):
+            await self._write_until_store_answers(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+            return self._stop_taking_jobs(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (
-            said := await self._write_with_retry(lambda conn: _give_up_after_deaths(conn, run, steps, deaths))
+            said := await self._write_until_store_answers(
+                lambda conn: _give_up_if_died_too_often(conn, run, steps, deaths)
+            )
         ):
             self.report(said)
             return
         job = context.job.id or 0
         self._taken.add(run)
         try:
-            if waits := await self._write_with_retry(lambda conn: admit(conn, job, run, deaths, model)):
+            if waits := await self._write_until_store_answers(
+                lambda conn: admit(conn, job, run, deaths, model)
+            ):
                 self.report(f"{run}: waits. {waits}")
                 return
-            await self._drive_in_process(context, run, steps, deaths)
+            await self._drive_in_own_process(context, run, steps, deaths)
         finally:
             self._taken.discard(run)
-            await self._write_with_retry(lambda conn: leave(conn, job))
+            await self._write_until_store_answers(lambda conn: leave(conn, job))
 
-    async def _drive_in_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
+    async def _drive_in_own_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
         code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
         if code:  # killed, or without the store at its end
-            await self._write_with_retry(partial(revoke_leases_of_process, run=run, owner=owner))
+            await self._write_until_store_answers(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
-            await self._write_with_retry(partial(queue.mark_stopped, run=run, kind="cancelled"))
+            await self._write_until_store_answers(partial(queue.mark_stopped, run=run, kind="cancelled"))
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
-            if await self._write_with_retry(
+            if await self._write_until_store_answers(
                 lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)
             ):
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
             how = f"its process died ({_describe_exit(code)})" + (f": {said}" if said else "")
             self.report(f"{run}: {how}")
-            await self._write_with_retry(lambda conn: _enqueue_after_death(conn, run, steps, deaths, how))
+            await self._write_until_store_answers(
+                lambda conn: _enqueue_after_death(conn, run, steps, deaths, how)
+            )
 
-    async def _start_scheduled(
+    async def _start_due_schedule(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
@@ -220,12 +226,12 @@ class Worker:
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
-            await self._write_with_retry(
+            await self._write_until_store_answers(
                 partial(queue.retry_start, name=schedule, due=due, deaths=deaths + died)
             )
 
     async def _run_process(
-        self, context: "JobContext", what: str, module: str, *words: str
+        self, context: "JobContext", label: str, module: str, *arguments: str
     ) -> tuple[int, bool, str, ProcessIdentity]:
         """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
@@ -234,18 +240,18 @@ class Worker:
             with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
                 streams = {"stdin": stdin, "stderr": said.fileno()}
                 process = await asyncio.to_thread(
-                    FORKER.start, module, *words, str(self.home), env=env, **streams
+                    FORKER.start, module, *arguments, str(self.home), env=env, **streams
                 )
-                self._driving[what] = process
-                self.report(f"{what}: driven by process {process.pid}")
+                self._driving[label] = process
+                self.report(f"{label}: driven by process {process.pid}")
                 owner = ProcessIdentity(host_name(), boot_id(), process.pid, "")
-                return *await self._wait_until_ended(process, context), _last_printed_line(said), owner
+                return *await self._wait_for_exit(process, context), _last_printed_line(said), owner
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
-            self._driving.pop(what, None)
+            self._driving.pop(label, None)
 
-    async def _wait_until_ended(self, process: Child, context: "JobContext") -> tuple[int, bool]:
+    async def _wait_for_exit(self, process: Child, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
         while (code := process.poll()) is None:
             await asyncio.sleep(_LOOK_S)
@@ -258,12 +264,12 @@ class Worker:
                     process.send_signal(signal.SIGKILL)
         return code, aborted
 
-    async def _write_with_retry(self, act: Callable[[Connection], T]) -> T:
+    async def _write_until_store_answers(self, change: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
             with Store(self.home).writing() as conn:
-                return act(conn)
+                return change(conn)
 
         while True:
             try:
@@ -281,17 +287,17 @@ class Worker:
             self._away = str(error)
             self.report(f"The store doesn't answer: {error}")
 
-    async def _sweep(self) -> None:
+    async def _sweep_periodically(self) -> None:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
-            if await self._write_with_retry(is_schema_newer):
-                return self._stop(_UPGRADED)
-            await self._write_with_retry(self._take_over_abandoned)
-            await self._write_with_retry(release)
-            await self._write_with_retry(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
+            if await self._write_until_store_answers(is_schema_newer):
+                return self._stop_taking_jobs(_UPGRADED)
+            await self._write_until_store_answers(self._requeue_abandoned_runs)
+            await self._write_until_store_answers(release)
+            await self._write_until_store_answers(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
 
-    def _take_over_abandoned(self, conn: Connection) -> None:
+    def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()
         found = [one for one in conn.jobs.list_unsure_runs(_STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
@@ -301,11 +307,11 @@ class Worker:
                 queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
-    def _may_be_abandoned(self, one: UnsureRun) -> bool:
-        if one.run in self._taken:
+    def _may_be_abandoned(self, unsure: UnsureRun) -> bool:
+        if unsure.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
-        return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
+        return unsure.stalled or unsure.job is None or bool(unsure.held) or unsure.worker in self._own
 
 
 def _is_removed_as_stalled(error: Exception) -> bool:
@@ -313,16 +319,16 @@ def _is_removed_as_stalled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
-def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
+def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
     if not queue.can_run_go_on(conn, run):
         return
-    set_run_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
+    set_run_error(conn, run, {"type": "died", "message": cause})  # for whoever gives the run up
     before = 0 if queue.has_progressed(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
-def _give_up_after_deaths(conn: Connection, run: str, steps: int, deaths: int) -> str:
+def _give_up_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
     if deaths < _DEATHS or queue.has_progressed(conn, run, steps):
         return ""
@@ -333,10 +339,10 @@ def _give_up_after_deaths(conn: Connection, run: str, steps: int, deaths: int) -
     return f"{run}: given up: {why}"
 
 
-def _last_printed_line(said: IO[bytes]) -> str:
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - _SAID_BYTES))
-    lines = said.read().decode(errors="replace").split("\n")
+def _last_printed_line(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _SAID_BYTES))
+    lines = output.read().decode(errors="replace").split("\n")
     return visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from interlock.graphs.foreign_callbacks import (
     ForeignCallbacks,
-    hook_tool_calls,
+    call_before_tool_nodes,
     isolate_output_and_exits,
     retry_failed_streams_whole,
     tool_nodes,
@@ -32,7 +32,7 @@ from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_requests import (
     build_graph_context,
     convert_input,
-    graph_input_from,
+    graph_input_from_values,
     ignored_key_warnings,
     input_model,
     prompt_field_of,
@@ -40,20 +40,20 @@ from interlock.graphs.foreign_requests import (
 )
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
-    attach_saver,
     compile_graph,
-    declared_types,
+    copy_with_saver,
     input_fields,
     is_graph,
     node_timeouts,
     replace_interrupt,
     server_runtime,
     stream_custom_parts,
+    types_named_by_graph,
 )
-from interlock.graphs.node_contract import convert_to_types
+from interlock.graphs.node_contract import restore_types_from_json
 from interlock.graphs.node_errors import NodeError, attribute_node_errors, node_error_line
 from interlock.graphs.pipeline import Ending, Pipeline
-from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
+from interlock.graphs.stored_values import StoredForm, hide_input, own_serializer_of_graph, reveal_input
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
@@ -112,11 +112,11 @@ class ForeignGraph:
     graph: Any
     retired: frozenset[str] = frozenset()
     subgraphs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    declared: tuple[Any, ...] = ()
+    declarations: tuple[Any, ...] = ()
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
-        return attach_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
+        return copy_with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
 
     def unbounded(self) -> list[str]:
         """LangGraph bounds loops at run time."""
@@ -138,15 +138,15 @@ class ForeignWorkflow(Pipeline):
     speaks_langgraph: ClassVar[bool] = True
 
     @override
-    def declared(self, depth: int | None = None) -> Any:
+    def declared_graph(self, depth: int | None = None) -> Any:
         return ForeignGraph(self.name, self.graph)
 
     @override
-    def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
+    def validate_input(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
         """Nothing is refused that LangGraph takes; what it doesn't take, the graph itself refuses."""
         if isinstance(values, WorkflowInput):
             return values
-        return wrap_foreign_input(graph_input_from(self.graph, dict(values), self.prompt_field))
+        return wrap_foreign_input(graph_input_from_values(self.graph, dict(values), self.prompt_field))
 
     @property
     @override
@@ -154,11 +154,11 @@ class ForeignWorkflow(Pipeline):
         return input_fields(self.graph) is None
 
     @override
-    def input_as_given(self, given: Any) -> WorkflowInput:
+    def input_from_program(self, given: Any) -> WorkflowInput:
         return wrap_foreign_input(given)
 
     @override
-    def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
+    def warnings_at_start(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
         assert isinstance(input, ForeignInput)
         return [
             *self.notes,
@@ -181,7 +181,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def title(self, input: WorkflowInput) -> str:
-        if hiding_serializer(self.graph):
+        if own_serializer_of_graph(self.graph):
             return self.name
         given = input.given if isinstance(input, ForeignInput) else None
         prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
@@ -193,14 +193,14 @@ class ForeignWorkflow(Pipeline):
         return json.dumps(to_json_value(given), ensure_ascii=False) if given else self.name
 
     @override
-    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+    def _default_enter(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
         given: Any = to_json_value(input.given)
         if self.takes_any_value:
             first = {"input": given}
         else:
             first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
-        serde = hiding_serializer(self.graph)
+        serde = own_serializer_of_graph(self.graph)
         return hide_input(serde, first) if serde else first
 
     @override
@@ -211,12 +211,12 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        first = reveal_input(hiding_serializer(self.graph), first)
+        first = reveal_input(own_serializer_of_graph(self.graph), first)
         alone = "input" if self.takes_any_value else _WHOLE
         return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
     @override
-    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
+    def _default_leave(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
         wanted: Any = self.graph.output_channels
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):
@@ -226,7 +226,7 @@ class ForeignWorkflow(Pipeline):
 
     @contextmanager
     @override
-    def reading_state(self) -> Generator[None]:
+    def wrap_read_errors(self) -> Generator[None]:
         try:
             yield
         except InterlockError:
@@ -239,17 +239,17 @@ class ForeignWorkflow(Pipeline):
         return asked, {}  # its tools are guarded by the mode of each drive
 
     @override
-    def ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+    def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         return Ending()
 
     @override
-    def configured(self, config: Mapping[str, Any]) -> Pipeline:
+    def with_config(self, config: Mapping[str, Any]) -> Pipeline:
         return replace(self, graph=make_sample_graph(self.factory, config)) if self.factory else self
 
     @override
-    def thread_form(self) -> StoredForm:
+    def thread_format(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
-        return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
+        return StoredForm(self.types, serde, own_serializer_of_graph(self.graph) is not None)
 
     @override
     def check_writable(self) -> None:
@@ -290,11 +290,11 @@ class ForeignWorkflow(Pipeline):
         return live
 
     @override
-    def repeatable(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def state_to_compare(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {**values}
 
     @override
-    def request_place(self, request: Mapping[str, Any]) -> tuple[str, str]:
+    def request_identity(self, request: Mapping[str, Any]) -> tuple[str, str]:
         return request["preview"], ""  # its nodes run, so the preview is there, and the ids are new ones
 
     @override
@@ -312,13 +312,15 @@ class ForeignWorkflow(Pipeline):
                 with deps.cancel.guarded(), isolate_output_and_exits():
                     if self.factory:
                         made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
-                        app = attach_saver(made, app.checkpointer, app.store)
+                        app = copy_with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
                         from interlock.nodes.guarded_tools import guard_tool_node
 
-                        hook_tool_calls(guard_tool_node)
-                    ends = watch.ends = NodeEnds(deps, is_told=True)
-                    work = self._emit_custom_parts(app, graph_input, ends.configured(own), deps, control)
+                        call_before_tool_nodes(guard_tool_node)
+                    ends = watch.ends = NodeEnds(deps, has_callbacks=True)
+                    work = self._emit_custom_parts(
+                        app, graph_input, ends.with_task_submitter(own), deps, control
+                    )
                     await ends.wait_for_ends(work)
         except Stopped as stop:
             raise GraphDrained from stop
@@ -352,7 +354,7 @@ def from_langgraph(
     """
     factory = graph if is_graph_factory(graph) else None
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
-    graph = _sample_graph(factory) if factory else graph
+    graph = _sample_graph_or_setup_error(factory) if factory else graph
     if not is_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
@@ -360,7 +362,7 @@ def from_langgraph(
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
-    if hides := hiding_serializer(compiled):
+    if hides := own_serializer_of_graph(compiled):
         notes = (*notes, _READABLE.format(type(hides).__name__))
     kind = input_model(compiled, name)
     return ForeignWorkflow(
@@ -373,7 +375,7 @@ def from_langgraph(
         outcome="",
         prompt_field=prompt_field_of(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
-        types=frozenset(declared_types(compiled) | {(one.__module__, one.__name__) for one in types}),
+        types=frozenset(types_named_by_graph(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
     )
 
@@ -391,7 +393,7 @@ _READABLE = (
 )
 
 
-def _sample_graph(factory: Factory) -> Any:
+def _sample_graph_or_setup_error(factory: Factory) -> Any:
     try:
         return make_sample_graph(factory)
     except InterlockError:
@@ -429,7 +431,7 @@ class Workflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        return {**convert_to_types(self.declared().state, first), **channels}
+        return {**restore_types_from_json(self.declared_graph().state, first), **channels}
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:

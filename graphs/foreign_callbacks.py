@@ -19,15 +19,13 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from interlock.graphs.foreign_interrupts import TOOL_CALL, NodeInterrupts
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_requests import to_json_value
-from interlock.graphs.langgraph_internals import streaming_handler_base, task_of_callback
+from interlock.graphs.langgraph_internals import StreamingHandler, task_of_callback
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
 
-_Base: Any = streaming_handler_base()
 
-
-class ForeignCallbacks(_Base):
+class ForeignCallbacks(StreamingHandler):
     """LangChain's callbacks, called in the task or thread that they are about."""
 
     raise_error = True
@@ -77,9 +75,9 @@ class ForeignCallbacks(_Base):
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
         if (known := self._nodes.pop(run_id, None)) is None:
             return
-        self._in_time(run_id)
+        self._cancel_overdue_timer(run_id)
         task, node, checkpoint, started = known
-        self._emit_end(task)
+        self._note_task_end(task)
         keys = [*map(str, outputs)] if isinstance(outputs, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         ms = (time.perf_counter() - started) * 1000
         self._deps.steps.ended(task, ms, keys)
@@ -91,20 +89,20 @@ class ForeignCallbacks(_Base):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if run_id not in self._nodes:
             return
-        self._in_time(run_id)
+        self._cancel_overdue_timer(run_id)
         if isinstance(error, GraphInterrupt):
             task, node = self._nodes[run_id][:2]
-            self._questions.name_raised_interrupts(task, node, error.args[0] if error.args else ())
+            self._questions.request_raised_interrupts(task, node, error.args[0] if error.args else ())
         elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
-        self._emit_end(self._nodes.pop(run_id)[0])
+        self._note_task_end(self._nodes.pop(run_id)[0])
 
-    def _emit_end(self, task: str) -> None:
+    def _note_task_end(self, task: str) -> None:
         if self.ends:
             self.ends.ended(task)
 
-    def _in_time(self, run_id: UUID) -> None:
+    def _cancel_overdue_timer(self, run_id: UUID) -> None:
         if timer := self._overdue.pop(run_id, None):
             timer.cancel()
 
@@ -156,14 +154,14 @@ class ForeignCallbacks(_Base):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if isinstance(error, GraphBubbleUp):  # it waits for an answer, and starts again with it
             if known := self._tools.pop(run_id, None):
-                TOOL_CALL.set(known.around)
+                TOOL_CALL.set(known.outer_call)
         else:
             self._emit_tool_end(run_id, "error", exception_line(error, 1_000))
 
     def _emit_tool_end(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:
             return
-        TOOL_CALL.set(known.around)
+        TOOL_CALL.set(known.outer_call)
         ms = round((time.perf_counter() - known.started) * 1000)
         self._deps.emit(
             ToolResultEvent(
@@ -176,7 +174,7 @@ class _ToolCall(NamedTuple):
     name: str
     call: str
     started: float
-    around: str
+    outer_call: str
     """Id of the tool call that it is made in; empty: none."""
 
 
@@ -332,7 +330,7 @@ def tool_nodes(compiled: Any) -> list[Any]:
 
 
 @cache
-def hook_tool_calls(prepare: Callable[[Any], object]) -> None:
+def call_before_tool_nodes(prepare: Callable[[Any], object]) -> None:
     """Call it with a `ToolNode` before each of its calls, also with those of graphs that tools make or hold."""
     from langgraph.prebuilt import ToolNode
 

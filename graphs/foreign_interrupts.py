@@ -20,7 +20,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.graphs.foreign_requests import interrupt_requests, resume_value, to_json_value
+from interlock.graphs.foreign_requests import interrupt_requests, resume_value_of_answers, to_json_value
 from interlock.graphs.langgraph_internals import earlier_interrupt_id, interrupting_task, validate_answer
 from interlock.graphs.stored_channels import is_interrupt_id
 from interlock.state.calls import Answer, ApprovalRequest
@@ -36,7 +36,7 @@ class _Execution:
     """One execution of a task, from the start of its node."""
 
     marker: Any = None
-    given: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    answers_given: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Question → the last of its answers that was given, and how often."""
     raised: Counter[str] = field(default_factory=Counter[str])
     """Ids of the interrupts that were raised."""
@@ -68,28 +68,28 @@ class NodeInterrupts:
             if execution.marker is not marker:
                 execution = self._executions[task] = _Execution(marker)
             asked = f"{call}\n{_stable_payload_text([value, schema])}"
-            number = self._next_number(execution, task, call, asked)
-            item = Interrupt(value, _hash_parts(task, asked, str(number)), response_schema=schema)
+            number = self._answer_number(execution, task, call, asked)
+            item = Interrupt(value, _hash_texts(task, asked, str(number)), response_schema=schema)
             requests = interrupt_requests(item, node, _request_key_prefix(task, call))
             found = self._find_answer(requests)
             if found is None:
-                found = self._earlier_answer(execution, namespace, node, item)
+                found = self._answer_of_earlier_version(execution, namespace, node, item)
             if found is None:
                 self._raise_interrupt(
                     execution, item, requests, f"interrupt:{_request_key_prefix(task, call)}"
                 )
-            last, times = execution.given.get(asked, (-1, 0))
-            execution.given[asked] = (number, times + 1 if number == last else 1)
+            last, times = execution.answers_given.get(asked, (-1, 0))
+            execution.answers_given[asked] = (number, times + 1 if number == last else 1)
         return validate_answer(adapter, found[0]) if adapter else found[0]
 
-    def _next_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
+    def _answer_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
         """How many answers this very question had before in the execution: a loop asks the same again.
 
         Calls that asked it at the same time share one answer, as nothing tells them apart.
         """
-        last, times = execution.given.get(asked, (-1, 0))
+        last, times = execution.answers_given.get(asked, (-1, 0))
         if last >= 0:
-            key = f"{_request_key_prefix(task, call)}{_hash_parts(task, asked, str(last))}:0"
+            key = f"{_request_key_prefix(task, call)}{_hash_texts(task, asked, str(last))}:0"
             request = self._deps.approvals.get(f"interrupt:{key}")
             if request is not None and times < request.alike:
                 return last
@@ -100,9 +100,9 @@ class NodeInterrupts:
         pairs = [(request, self._deps.approvals.answer(request.key)) for request in requests]
         if not all(answer for _, answer in pairs):
             return None
-        return (resume_value(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
+        return (resume_value_of_answers(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
 
-    def _earlier_answer(
+    def _answer_of_earlier_version(
         self, execution: _Execution, namespace: str, node: str, item: Any
     ) -> tuple[Any] | None:
         """The answer of a run that an earlier version parked, if what it showed is what asks now."""
@@ -136,14 +136,14 @@ class NodeInterrupts:
             approvals.withdraw(place, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
-    def name_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
+    def request_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
         """Name what a node raised itself (`NodeInterrupt`): an answer lets the node run once, then it is asked anew."""
         with self._one:
             known = self._executions.get(task, _Execution()).raised
             for place, item in enumerate(interrupts):
                 if item.id in known or self._has_request(item):
                     continue
-                self._name_interrupt(task, node, place, item)
+                self._request_raised_interrupt(task, node, place, item)
 
     def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
@@ -152,13 +152,13 @@ class NodeInterrupts:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
-    def _name_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
+    def _request_raised_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
         given, again = item.id if is_interrupt_id(item.id) else "", 0
-        item.id = given or _hash_parts(task, f"{_RAISED} {place}", "0")
+        item.id = given or _hash_texts(task, f"{_RAISED} {place}", "0")
         requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
         while self._find_answer(requests) is not None:
             again += 1
-            item.id = _hash_parts(task, f"{_RAISED} {place} {given}", str(again))
+            item.id = _hash_texts(task, f"{_RAISED} {place} {given}", str(again))
             requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
         for request in requests:
             self._deps.approvals.ask(request)
@@ -181,7 +181,7 @@ class RecordedAnswers:
         """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
         namespace, _ = interrupting_task()
         schema, adapter = _answer_schema(response_schema)
-        item = Interrupt(value, _hash_parts(namespace), response_schema=schema)
+        item = Interrupt(value, _hash_texts(namespace), response_schema=schema)
         found: list[tuple[ApprovalRequest, Answer]] = []
         for request in interrupt_requests(item, namespace.rpartition("|")[2].rpartition(":")[0]):
             same = next(
@@ -196,15 +196,19 @@ class RecordedAnswers:
                 raise GraphInterrupt((item,))
             self._left.remove(same)
             found.append(same)
-        return validate_answer(adapter, resume_value(found)) if adapter else resume_value(found)
+        return (
+            validate_answer(adapter, resume_value_of_answers(found))
+            if adapter
+            else resume_value_of_answers(found)
+        )
 
 
 def _request_key_prefix(task: str, call: str) -> str:
     """Begins the key of what a call of a task asks."""
-    return f"{task}:{_hash_parts(call)[:8] if call else '-'}:"
+    return f"{task}:{_hash_texts(call)[:8] if call else '-'}:"
 
 
-def _hash_parts(*parts: str) -> str:
+def _hash_texts(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 

@@ -25,9 +25,9 @@ T = TypeVar("T")
 class NodeEnds:
     """The ends of a graph's nodes, and of those of graphs inside it."""
 
-    def __init__(self, deps: Deps, *, is_told: bool) -> None:
-        """`is_told`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
-        self.is_told = is_told
+    def __init__(self, deps: Deps, *, has_callbacks: bool) -> None:
+        """`has_callbacks`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
+        self.has_callbacks = has_callbacks
         self.cancel, self._loop = deps.cancel, asyncio.get_running_loop()
         self.nodes: dict[str, _UncancelledNode] = {}
         """Task of a graph that a node calls, which runs in a thread → the node."""
@@ -35,7 +35,7 @@ class NodeEnds:
         self._held = ExitStack()
         _install_thread_pool()
 
-    def configured(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def with_task_submitter(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a configuration by which a graph's tasks are submitted here."""
         from langgraph._internal._constants import CONFIG_KEY_RUNNER_SUBMIT
 
@@ -77,9 +77,9 @@ class NodeEnds:
         if not iscoroutinefunction(run):  # in a thread, where LangGraph waits
             return engine.submit(run, task, *args, **named)
         self._executors.add(engine.submit.__self__)
-        return engine.submit(self._run, run, task, *args, **named)
+        return engine.submit(self._run_uncancelled, run, task, *args, **named)
 
-    async def _run(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
+    async def _run_uncancelled(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from dataclasses import replace
 
         return await run(replace(task, proc=_UncancelledNode(task, self)), *args, **named)
@@ -126,7 +126,7 @@ class _UncancelledNode:
 
     def __init__(self, task: Any, ends: NodeEnds) -> None:
         # The last steps write what the node has returned. Where there are none, it calls one in a `@task`.
-        self._own = _with_note_on_return(task.proc, max(1, len(task.writers)), self._note)
+        self._own = _with_note_on_return(task.proc, max(1, len(task.writers)), self._note_return)
         self._is_thread = not task.timeout and _runs_in_thread(task.proc)
         self._has_time_out, self._id, self._ends = bool(task.timeout), task.id, ends
         self._has_returned = self._is_stopping = False
@@ -153,7 +153,7 @@ class _UncancelledNode:
             self._work.add_done_callback(self._ends.cancel.left.discard)
         return await _await_despite_cancel(self._work, self._stop)
 
-    def _note(self) -> None:
+    def _note_return(self) -> None:
         self._has_returned = True
 
     def note_thread(self, work: Any, thread: Future[Any]) -> None:
@@ -165,7 +165,7 @@ class _UncancelledNode:
         elif task != self._id and getattr(called, "__module__", "") == _RUNS_FUNCTIONS:
             self._threads.setdefault(task, []).append(thread)
             self._ends.nodes[task] = self
-            if not self._ends.is_told:
+            if not self._ends.has_callbacks:
                 thread.add_done_callback(lambda _: self._ends.ended(task))
 
     def forget(self, task: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
-from interlock.graphs.langgraph_internals import node_parts, unconditional_writes
+from interlock.graphs.langgraph_internals import code_parts_of_node, unconditional_writes
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _DEPTH = 12
@@ -51,7 +51,7 @@ def function_code_digest(function: Any) -> str:
 
 def _node_code_digest(compiled: Any, name: str) -> str:
     seen: set[int] = set()
-    texts = [text for part in node_parts(compiled, name) for text in _code_texts(part, seen, 0)]
+    texts = [text for part in code_parts_of_node(compiled, name) for text in _code_texts(part, seen, 0)]
     return hashlib.sha256("\0".join(texts).encode(errors="replace")).hexdigest()[:16]
 
 
@@ -91,7 +91,7 @@ def _object_code_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
     if callable(getattr(found, "get_subgraphs", None)) and isinstance(getattr(found, "nodes", None), dict):
         for name in found.nodes:
             yield str(name)
-            yield from _code_texts([*node_parts(found, name)], seen, depth + 1)
+            yield from _code_texts([*code_parts_of_node(found, name)], seen, depth + 1)
         return
     yield from _code_texts(type(found), seen, depth + 1)
     if type(found).__module__.partition(".")[0] not in _ENGINES:

@@ -80,7 +80,7 @@ def prompt_field_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
     return (usual or needed or (texts if len(texts) == 1 else []) or [None])[0]
 
 
-def graph_input_from(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
+def graph_input_from_values(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
     """What a person gave as the graph's input: as it is, but for a prompt, and `input` around a value without keys."""
     if input_fields(graph) is None:
         return values["input"] if set(values) == {"input"} else values
@@ -205,7 +205,7 @@ def interrupt_requests(item: Any, node: str, place: str = "") -> list[ApprovalRe
             kind="question",
             call=CallView(id=item.id, name=node, args={}),
             reason=f"node {node!r} asks",
-            preview=payload_as_text(value),
+            preview=payload_text_for_people(value),
             choices=("proceed_once",),
             questions=(asked,),
         )
@@ -217,7 +217,7 @@ def is_interrupt_request(request: ApprovalRequest) -> bool:
     return request.key.startswith(_PREFIX)
 
 
-def is_breakpoint(request: ApprovalRequest) -> bool:
+def is_breakpoint_request(request: ApprovalRequest) -> bool:
     """Return whether a request takes nothing but to go on."""
     is_one_choice = request.kind == "approval" and len(request.choices) == 1
     return is_one_choice and is_interrupt_request(request) and not request.parameters
@@ -226,12 +226,12 @@ def is_breakpoint(request: ApprovalRequest) -> bool:
 def _question_text(value: Any) -> str:
     """The payload for people, its `question` first if it has one: lists show how a text begins."""
     if not isinstance(value, dict):
-        return payload_as_text(value)
+        return payload_text_for_people(value)
     rest = cast("dict[Any, Any]", value)
     if not isinstance(text := rest.get("question"), str) or not text.strip():
-        return payload_as_text(value)
+        return payload_text_for_people(value)
     others = {key: one for key, one in rest.items() if key != "question"}
-    return "\n".join([text.strip(), *([payload_as_text(others)] if others else [])])
+    return "\n".join([text.strip(), *([payload_text_for_people(others)] if others else [])])
 
 
 def _payload_schema(item: Any) -> dict[str, JsonValue]:
@@ -259,7 +259,7 @@ def breakpoint_request(checkpoint: str, where: str, values: Any) -> ApprovalRequ
         kind="approval",
         call=CallView(id=checkpoint, name=where.split("'")[1], args={}),
         reason=f"a breakpoint of the graph: {where}",
-        preview=payload_as_text(values),
+        preview=payload_text_for_people(values),
         choices=("proceed_once",),
     )
 
@@ -272,7 +272,7 @@ def _action_request(key: str, action: Mapping[str, Any], allowed: Sequence[str])
         kind="approval",
         call=CallView(id=key, name=str(action["name"]), args=args),
         reason=" ".join(str(action.get("description") or "the agent asks before it runs this").split()),
-        preview=payload_as_text(args),
+        preview=payload_text_for_people(args),
         choices=choices or ("proceed_once", "reject"),
         parameters=(*args,),
     )
@@ -298,7 +298,7 @@ def to_json_value(value: Any) -> Any:
         return str(value)
 
 
-def payload_as_text(value: Any) -> str:
+def payload_text_for_people(value: Any) -> str:
     """The payload for people: a text as it is, anything else as YAML."""
     shown = to_json_value(value)
     if isinstance(shown, str):
@@ -310,7 +310,7 @@ def payload_as_text(value: Any) -> str:
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1000).strip()
 
 
-def resume_value(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
+def resume_value_of_answers(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
     """What an interrupt resumes with: a list of decisions for actions, else the JSON or the text of the answer."""
     request, answer = asked[0]
     if request.kind == "question":

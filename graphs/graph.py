@@ -27,8 +27,17 @@ from interlock.graphs.langgraph_internals import (
     run_nodes_as_tasks,
 )
 from interlock.graphs.langgraph_node import Node, langgraph_as_node
-from interlock.graphs.node_contract import Contract, label, wrap_node, wrap_router, wrap_sender
-from interlock.graphs.state_types import channel_types, reducer_of, type_hints, with_run_channels
+from interlock.graphs.node_contract import (
+    Contract,
+    channel_types,
+    label,
+    reducer_of,
+    type_hints,
+    with_run_channels,
+    wrap_node,
+    wrap_router,
+    wrap_sender,
+)
 from interlock.graphs.supersteps import (
     Choice,
     DrawnBranch,
@@ -73,7 +82,7 @@ class Graph:
     def __post_init__(self) -> None:
         check_reserved_channels(self.name, self.state)
         self.wiring = Wiring()
-        self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.declarations: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""
         self._contracts: dict[str, Contract | Subgraph] = {}
         self._edges: dict[str, set[str]] = {}
@@ -87,7 +96,7 @@ class Graph:
 
     def node(self, name: str, function: Node) -> None:
         """Add a node; its reads and writes are declared with it (`state/node.py`) and enforced at run time."""
-        self.declared.append((Graph.node, (name, function)))
+        self.declarations.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):
             check_key_names(f"{where} reads", self.state, spec.reads)
@@ -121,7 +130,7 @@ class Graph:
         where = f"{self.name}.{name}"
         if is_graph(graph):
             return self.node(name, langgraph_as_node(where, graph, self.state))
-        self.declared.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
+        self.declarations.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
             check_key_names(f"{where} is given", self.state, graph.needs)
@@ -147,28 +156,28 @@ class Graph:
         A kill repeats all that ran in the superstep, so each of these only computes, or finds again what it did: the
         reply of a model, the result of a call. START: the graph begins in the superstep of the node that it is.
         """
-        self.declared.append((Graph.together, names))
+        self.declarations.append((Graph.together, names))
         if lost := [name for name in names if name != START and name not in self._contracts]:
             raise SetupError(f"{self.name}: together names no node {', '.join(map(repr, lost))}.")
-        self.wiring.share(names)
+        self.wiring.share_superstep(names)
 
     def edge(self, source: str, target: str, *more: str) -> None:
         """Add an edge, and one from each node to the next; several from one node start parallel branches."""
         for pair in pairwise((source, target, *more)):
-            self.declared.append((Graph.edge, pair))
+            self.declarations.append((Graph.edge, pair))
             self._register_edge(*pair)
             self._plain.append(pair)
-            self.wiring.lead(*pair)
+            self.wiring.add_way(*pair)
 
     def join(self, sources: Sequence[str], target: str) -> None:
         """Add an edge from each source: `target` runs once, when all branches have finished."""
-        self.declared.append((Graph.join, (sources, target)))
+        self.declarations.append((Graph.join, (sources, target)))
         for source in sources:
             self._register_edge(source, target)
             self._plain.append((source, target))
-            self.wiring.lead(source, target)
+            self.wiring.add_way(source, target)
         self.joins[target] = (*sources,)
-        self.wiring.wait_at(target)
+        self.wiring.mark_as_join(target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
         """Add a conditional edge on the label the node or subgraph writes; its labels must be the map's keys."""
@@ -192,14 +201,14 @@ class Graph:
         targets: Mapping[str, str],
     ) -> None:
         """`route` for a function without annotations: the caller passes what it reads and returns."""
-        self.declared.append((Graph.choose, (source, router, reads, labels, targets)))
+        self.declarations.append((Graph.choose, (source, router, reads, labels, targets)))
         if set(labels) != set(targets):
             raise SetupError(
                 f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
             )
         for target in targets.values():
             self._register_edge(source, target)
-        self.wiring.lead(source, Choice(wrap_router(router, reads, labels), targets))
+        self.wiring.add_way(source, Choice(wrap_router(router, reads, labels), targets))
         self._branches.append((source, self._unique_branch(source, router.__name__), targets))
 
     def _unique_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
@@ -220,7 +229,7 @@ class Graph:
         An only payload may share its sender's superstep (`together`). `apart`: not in a state for which this returns
         true, as what led to it must be on disk first.
         """
-        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
+        self.declarations.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
             self._register_edge(source, name)
@@ -228,7 +237,7 @@ class Graph:
         sends = wrap_sender(
             sender, self._declared_reads(sender), target, self._payload_keys(target), otherwise
         )
-        self.wiring.lead(source, FanOut(sends, apart))
+        self.wiring.add_way(source, FanOut(sends, apart))
         branch = self._unique_branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 

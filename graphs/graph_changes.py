@@ -48,15 +48,17 @@ class Processor(NamedTuple):
     """None: `compress`."""
 
 
-def place_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
+def place_processors(pipeline: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
     """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
     subgraphs = {
-        arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.subgraph
+        arguments[0]
+        for declare, arguments in pipeline.declared_graph().declarations
+        if declare is Graph.subgraph
     }
     placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
     if not placed:
-        return chosen
-    return replace(chosen, build=_build_with_processors(chosen.build, placed))
+        return pipeline
+    return replace(pipeline, build=_build_with_processors(pipeline.build, placed))
 
 
 @cache
@@ -106,21 +108,27 @@ def _insert_processors(graph: Graph, processors: Sequence[Processor]) -> Graph:
     return made
 
 
-def replace_node_when(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
-    """Run `other` instead of the node at `place` whenever `due()`; `place` names the subgraphs around it: `turn/begin`.
+def replace_node_when(
+    pipeline: Pipeline, place: str, replacement: Node, should_replace: Callable[[], bool]
+) -> Pipeline:
+    """Run `replacement` instead of the node at `place` whenever `should_replace()` says so.
 
+    `place`: names the subgraphs around it, too: `turn/begin`.
     Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
     """
     made = replace(
-        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_with_node(graph, place, other, due))
+        pipeline,
+        build=wrap_build(
+            pipeline.build, lambda graph: _rebuild_with_node(graph, place, replacement, should_replace)
+        ),
     )
-    made.declared()
+    made.declared_graph()
     return made
 
 
-def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
+def nondeterministic_nodes(pipeline: Pipeline) -> dict[str, Node | None]:
     """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
-    declared = chosen.declared().declared
+    declared = pipeline.declared_graph().declarations
     subgraphs = [
         arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[2]
     ]
@@ -135,7 +143,7 @@ def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
     }
 
 
-def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
+def replay_subgraph(pipeline: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
     def replay_declaration(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -143,7 +151,7 @@ def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline
         return (*arguments[:3], replayed) if taken else arguments
 
     return replace(
-        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_graph(graph, replay_declaration))
+        pipeline, build=wrap_build(pipeline.build, lambda graph: _rebuild_graph(graph, replay_declaration))
     )
 
 
@@ -152,24 +160,26 @@ def _rebuild_graph(
     change: Callable[[_Declare, tuple[Any, ...]], tuple[Any, ...]],
     nodes: Mapping[str, Node | None] = MappingProxyType({}),
 ) -> Graph:
-    """The same graph, but with other arguments for some of its declarations, and with these nodes; None: `compress`."""
+    """The same graph, but with changed arguments of some declarations, and with these nodes; None: `compress`."""
     made = replace(graph)
     for name, function in nodes.items():
         if function is None:
             made.subgraph(name, nested_graph("compress"))
         else:
             made.node(name, function)
-    for declare, arguments in graph.declared:
+    for declare, arguments in graph.declarations:
         declare(made, *change(declare, arguments))
     made.bounds |= graph.bounds
     return made
 
 
-def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
+def _rebuild_with_node(
+    graph: Graph, place: str, replacement: Node, should_replace: Callable[[], bool]
+) -> Graph:
     name, _, inner = place.partition("/")
     name = graph.renamed.get(name, name)
     kind = Graph.subgraph if inner else Graph.node
-    names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
+    names = [arguments[0] for declare, arguments in graph.declarations if declare is kind]
     if name not in names:
         hint = did_you_mean(name, names)
         what = "subgraph" if inner else "node"
@@ -180,14 +190,14 @@ def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], 
         if declare is not kind or arguments[0] != name:
             return arguments
         if not inner:
-            return name, _run_either_node(f"{graph.name}.{name}", arguments[1], other, due)
+            return name, _make_switch_node(f"{graph.name}.{name}", arguments[1], replacement, should_replace)
         subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
-        return name, _rebuild_with_node(subgraph, inner, other, due), *arguments[2:]
+        return name, _rebuild_with_node(subgraph, inner, replacement, should_replace), *arguments[2:]
 
     return _rebuild_graph(graph, replace_node_declaration)
 
 
-def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
+def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable[[], bool]) -> Node:
     was, now = spec_of(old), spec_of(new)
     assert was is not None and now is not None
     if {*was.labels} != {*now.labels}:
@@ -197,7 +207,9 @@ def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) 
         )
 
     async def either(state: Any, runtime: Any) -> Any:
-        return await (call_node(new, state, runtime) if due() else run_or_replay(old, state, runtime))
+        return await (
+            call_node(new, state, runtime) if should_replace() else run_or_replay(old, state, runtime)
+        )
 
     both = replace(
         now,

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs.state_types import channel_types, type_hints
+from interlock.graphs.node_contract import channel_types, type_hints
 from interlock.state.chart_channels import ApprovalModeState, without_chart
 from interlock.state.errors import SetupError
 from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels

@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs.graph import Graph, Router
 from interlock.graphs.langgraph_node import Node
-from interlock.graphs.state_types import make_state_type, type_hints
+from interlock.graphs.node_contract import make_state_type, type_hints
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import (
     SessionHooks,
@@ -26,7 +26,7 @@ from interlock.nodes.hooks import (
     by_session_start,
     session_end,
     session_start,
-    session_start_in_talk,
+    session_start_in_conversation,
 )
 from interlock.nodes.requests import await_person, notify
 from interlock.state.run import HookEvent, RunChannels
@@ -83,11 +83,11 @@ def wrap_in_session(graph: Graph) -> Graph:
     given = _with_session_channels(graph.input or graph.state)
     root = replace(graph, state=_with_session_channels(graph.state), input=given)
     talks = "head" in get_type_hints(graph.state)
-    root.node("session_start", session_start_in_talk if talks else session_start)
+    root.node("session_start", session_start_in_conversation if talks else session_start)
     root.node("session_end", session_end)
     root.node("ask_session", ask_session)
     root.node("await_session", await_session)
-    for declare, arguments in graph.declared:
+    for declare, arguments in graph.declarations:
         if declare is Graph.edge:
             _edge_in_session(root, *arguments)
         elif declare is Graph.choose:

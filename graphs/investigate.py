@@ -10,7 +10,7 @@ from typing import Any
 from interlock.graphs import subagent
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.subagent import result_of, state_of_call
+from interlock.graphs.subagent import recorded_agent_result, state_with_call
 from interlock.state.subagent import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
 from interlock.state.workflow import WorkflowContext
 
@@ -20,11 +20,11 @@ def build() -> Graph:
 
 
 def enter(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
-    return state_of_call(INVESTIGATOR, {"objective": input.objective}, context)
+    return state_with_call(INVESTIGATOR, {"objective": input.objective}, context)
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:
-    meta: dict[str, Any] = dict(result_of(values, context).meta)
+    meta: dict[str, Any] = dict(recorded_agent_result(values, context).meta)
     if meta["reason"] == "goal":
         report = Report.model_validate(json.loads(meta["result"]))
         return InvestigateOutput(status="goal", report=report)

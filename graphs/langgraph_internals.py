@@ -10,28 +10,46 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextvars import ContextVar
 from copy import copy
 from functools import cache
+from importlib import import_module
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, get_type_hints
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableConfig
+from langgraph import types
+from langgraph._internal._constants import CONFIG_KEY_RUNTIME
+from langgraph._internal._serde import build_serde_allowlist, curated_core_allowlist
+from langgraph.checkpoint.base import id as ids
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+from langgraph.config import get_config
+from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
+from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
+from langgraph.pregel._read import ChannelRead
+from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+from langgraph.runtime import Runtime
+from langgraph.types import (
+    Send,
+    _interrupt_id,  # pyright: ignore[reportPrivateUsage]
+    _validate_resume,  # pyright: ignore[reportPrivateUsage]
+)
 
 from interlock.graphs.stored_channels import EDGE, INPUT, PAYLOADS, WHOLE
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.types import Send
+_algo: Any = import_module("langgraph.pregel._algo")
+_checkpoint: Any = import_module("langgraph.pregel._checkpoint")
+_runnable: Any = import_module("langgraph._internal._runnable")
 
 
 def interrupting_task() -> tuple[str, object]:
     """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
-    from langgraph.config import get_config
-
     known = get_config()["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
     return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
 
 
 def current_task_id() -> str:
     """The id of the task that runs; empty: none."""
-    from langgraph.config import get_config
-
     try:
         known = get_config().get("configurable", {})
     except RuntimeError:  # outside a graph
@@ -41,31 +59,18 @@ def current_task_id() -> str:
 
 def earlier_interrupt_id(namespace: str, number: int) -> str:
     """The id that LangGraph gives to a task's interrupt after so many answers."""
-    from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
-
     return _interrupt_id(namespace, number)
 
 
 def validate_answer(adapter: Any, value: Any) -> Any:
     """The answer as the type that `interrupt` was given. Raises `ValidationError`."""
-    from langgraph.types import _validate_resume  # pyright: ignore[reportPrivateUsage]
-
     return _validate_resume(adapter, value)
 
 
-@cache
-def _original_interrupt() -> Callable[..., Any]:
-    from langgraph import types
-
-    own: Any = types.interrupt
-    usual = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__, own.__closure__)
-    usual.__kwdefaults__ = own.__kwdefaults__
-    return usual
-
-
-def call_original_interrupt(value: Any, *, response_schema: Any = None) -> Any:
-    """What LangGraph's `interrupt` does itself."""
-    return _original_interrupt()(value, response_schema=response_schema)
+_interrupt: Any = types.interrupt
+_original_interrupt: Any = FunctionType(_interrupt.__code__, _interrupt.__globals__)
+"""What LangGraph's `interrupt` does itself, also once its code is replaced."""
+_original_interrupt.__kwdefaults__ = _interrupt.__kwdefaults__
 
 
 class InterruptAnswerer(Protocol):
@@ -85,14 +90,13 @@ def answer_interrupt(value: Any, response_schema: Any) -> Any:
     """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
     questions = QUESTIONS.get()
     if questions is None:
-        return call_original_interrupt(value, response_schema=response_schema)
+        return _original_interrupt(value, response_schema=response_schema)
     return questions.answer(value, response_schema)
 
 
 @cache
 def replace_interrupt() -> None:
     """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
-    from langgraph import types
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
         from interlock.graphs.langgraph_internals import (
@@ -101,21 +105,17 @@ def replace_interrupt() -> None:
 
         return answer_interrupt(value, response_schema)
 
-    _original_interrupt()
-    own: Any = types.interrupt
-    own.__code__ = interrupt.__code__
+    _interrupt.__code__ = interrupt.__code__
 
 
 def unconditional_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
     """What a node writes to channels whatever it returns: its edges without a condition."""
-    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
-
     written = [one for one in compiled.nodes[node].writers if isinstance(one, ChannelWrite)]
     entries = [entry for one in written for entry in one.writes if isinstance(entry, ChannelWriteEntry)]
     return [(one.channel, one.value) for one in entries if one.channel.startswith((EDGE, "join:"))]
 
 
-def node_parts(compiled: Any, node: str) -> Iterator[Any]:
+def code_parts_of_node(compiled: Any, node: str) -> Iterator[Any]:
     """What a node calls: its function, tool node or graph, and the routers behind it."""
     yield compiled.nodes[node].bound
     branches = getattr(getattr(compiled, "builder", None), "branches", {})
@@ -135,32 +135,22 @@ class DueTask(NamedTuple):
 
 def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
     """The tasks that a graph runs after a stored checkpoint, in their order."""
-    from langgraph.pregel import _algo
-
-    algo: Any = _algo
     channels, managed = _channels_at(compiled, found)
     step = found.metadata.get("step", 0) + 1
     given = (found.checkpoint, [*found.pending_writes], compiled.nodes, channels, managed, found.config)
-    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
+    made: Any = _algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
     return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
 
 
 async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
     """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
-    from langgraph._internal import _runnable
-    from langgraph._internal._constants import CONFIG_KEY_RUNTIME
-    from langgraph.pregel import _algo
-    from langgraph.runtime import Runtime
-
-    algo: Any = _algo
-    runnable: Any = _runnable
-    bound = runnable.coerce_to_runnable(function, name=task.name, trace=True)
+    bound = _runnable.coerce_to_runnable(function, name=task.name, trace=True)
     nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
     channels, managed = _channels_at(compiled, found)
     step = found.metadata.get("step", 0) + 1
     place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
     given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
-    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
+    made: Any = _algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
     await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
     return [*made[task.id].writes]
 
@@ -172,11 +162,8 @@ def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
 
 def _channels_at(compiled: Any, found: Any) -> tuple[Any, Any]:
     """The graph's channels with the values of a stored checkpoint, and what it computes besides."""
-    from langgraph.pregel import _checkpoint
-
-    checkpoint: Any = _checkpoint
     saver = compiled.checkpointer
-    return checkpoint.channels_from_checkpoint(
+    return _checkpoint.channels_from_checkpoint(
         compiled.channels, found.checkpoint, saver=saver, config=found.config
     )
 
@@ -185,43 +172,33 @@ def checkpoint_with_writes(
     compiled: Any, found: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
 ) -> Any:
     """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
-    from langgraph.pregel import _algo, _checkpoint
-
-    algo: Any = _algo
-    checkpoint: Any = _checkpoint
-    made = checkpoint.copy_checkpoint(found.checkpoint)
+    made = _checkpoint.copy_checkpoint(found.checkpoint)
     channels, _ = _channels_at(compiled, found)
     version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
     if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
-        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
-    tasks = [algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
-    algo.apply_writes(made, channels, tasks, version, nodes)
-    return checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
+        _algo.apply_writes(made, channels, [_algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
+    tasks = [_algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
+    _algo.apply_writes(made, channels, tasks, version, nodes)
+    return _checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
 
 
 _NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Stands for the task of what a resume writes."""
 
 
-def read_channels(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
+def read_channels(config: RunnableConfig, channels: Iterable[str]) -> dict[str, Any]:
     """The state as a task sees it that got a payload instead."""
-    from langgraph.pregel._read import ChannelRead
-
     return ChannelRead.do_read(config, select=[*channels])
 
 
-def write_update(
-    config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterable[str | Send]"
-) -> None:
+def write_update(config: RunnableConfig, update: Mapping[str, Any], targets: Iterable[str | Send]) -> None:
     """Write a task's update, and where it leads, at once: LangGraph's own branches would read the state again."""
-    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
-
     entries = [ChannelWriteEntry(key, value) for key, value in update.items()]
     ways = [ChannelWriteEntry(EDGE + t, None) if isinstance(t, str) else t for t in targets]
     ChannelWrite.do_write(config, [*entries, *ways])
 
 
-def start_state(targets: "Sequence[str | Send]") -> dict[str, Any]:
+def state_to_start_at(targets: Sequence[str | Send]) -> dict[str, Any]:
     """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
     ways: dict[str, Any] = {EDGE + target: None for target in targets if isinstance(target, str)}
     if sent := [target for target in targets if not isinstance(target, str)]:
@@ -265,10 +242,6 @@ def raise_id_clock(newest: str) -> None:
 
     `docs/internals.md#the-id-clock`.
     """
-    from uuid import UUID
-
-    from langgraph.checkpoint.base import id as ids
-
     bits = UUID(newest).int
     stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
     ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
@@ -276,16 +249,11 @@ def raise_id_clock(newest: str) -> None:
 
 def is_graph(found: object) -> bool:
     """Whether it is a graph of LangGraph: a `StateGraph`, one that is compiled, or an `@entrypoint`."""
-    from langgraph.graph import StateGraph
-    from langgraph.pregel import Pregel
-
     return isinstance(found, StateGraph | Pregel)
 
 
 def compile_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
-    from langgraph.graph import StateGraph
-
     made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
     return _with_remote_graphs(made) if "langgraph.pregel.remote" in sys.modules else made
 
@@ -331,8 +299,6 @@ def _remote_graph_class() -> Any:
 
 
 def _with_thread_uuid(config: Any) -> Any:
-    from uuid import NAMESPACE_OID, UUID, uuid5
-
     known: dict[str, Any] = config.get("configurable", {}) if config else {}
     thread = known.get("thread_id")
     try:
@@ -363,13 +329,11 @@ class _NothingToSave:
 @cache
 def _allow_sync_without_saver() -> None:
     """Let a graph without a saver run inside one with `durability="sync"`: it would wait for what it never saved."""
-    from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
-
     for loop in (AsyncPregelLoop, SyncPregelLoop):
         loop._put_checkpoint_fut = _NothingToSave()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
-def attach_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
+def copy_with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
     made = _submit_every_task(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
@@ -437,10 +401,8 @@ def node_timeouts(compiled: Any) -> dict[str, float]:
     return found
 
 
-def declared_types(compiled: Any) -> set[tuple[str, ...]]:
+def types_named_by_graph(compiled: Any) -> set[tuple[str, ...]]:
     """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
-    from langgraph._internal._serde import build_serde_allowlist
-
     found: set[tuple[str, ...]] = set()
     for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
         builder = getattr(graph, "builder", None)
@@ -450,11 +412,8 @@ def declared_types(compiled: Any) -> set[tuple[str, ...]]:
     return found
 
 
-def storable_types() -> frozenset[tuple[str, ...]]:
+def types_stored_in_any_graph() -> frozenset[tuple[str, ...]]:
     """Classes that LangGraph stores and loads again in any graph, and some plain values of other packages."""
-    from langgraph._internal._serde import curated_core_allowlist
-    from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
-
     return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _PLAIN_VALUES
 
 
@@ -475,8 +434,6 @@ def input_fields(compiled: Any) -> dict[str, Any] | None:
     builder = getattr(compiled, "builder", None)
     if builder is None or WHOLE in builder.schemas[builder.input_schema]:
         return None
-    from typing import get_type_hints
-
     try:
         hints = get_type_hints(builder.input_schema, include_extras=True)
     except (NameError, TypeError):
@@ -512,24 +469,20 @@ def task_of_callback(
     return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
 
 
-def streaming_handler_base() -> Any:
-    """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them.
+class StreamingHandler(BaseCallbackHandler):
+    """A callback handler for which models stream their tokens, also where a node only `invoke`s them.
 
     LangChain goes by the two methods. LangGraph goes by the protocol that they are of, and streams each node of a
     handler that inherits it: the output of a graph inside another one would be all of its state.
     """
-    from langchain_core.callbacks import BaseCallbackHandler
 
-    class Streaming(BaseCallbackHandler):
-        run_inline = True
+    run_inline = True
 
-        def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
-            return output
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
+        return output
 
-        def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
-            return output
-
-    return Streaming
+    def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
+        return output
 
 
 Tap = Callable[..., AsyncIterator[Any]]

@@ -10,8 +10,8 @@ from langgraph.runtime import Runtime
 
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_node_sources import graph_code_digest
-from interlock.graphs.langgraph_internals import attach_saver, compile_graph, input_fields
-from interlock.graphs.state_types import type_hints
+from interlock.graphs.langgraph_internals import compile_graph, copy_with_saver, input_fields
+from interlock.graphs.node_contract import type_hints
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps
@@ -26,7 +26,7 @@ def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
 
     Raises `SetupError` if they share none.
     """
-    compiled = attach_saver(compile_graph(graph), False, None)
+    compiled = copy_with_saver(compile_graph(graph), False, None)
     ours, theirs = type_hints(state), input_fields(compiled) or {}
     reads = tuple(key for key in theirs if key in ours)
     writes = tuple(key for key in compiled.output_channels if key in ours)
@@ -44,8 +44,10 @@ def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(CurrentDrive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            ends = NodeEnds(runtime.context, is_told=False)
-            left = await ends.wait_for_ends(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
+            ends = NodeEnds(runtime.context, has_callbacks=False)
+            left = await ends.wait_for_ends(
+                compiled.ainvoke(given, cast(Any, ends.with_task_submitter(get_config())))
+            )
         except GraphInterrupt as asked:
             raise RunError(
                 f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "

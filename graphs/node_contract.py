@@ -1,4 +1,4 @@
-"""node_contract: holds nodes, routers and senders to what their graph declares, while a run calls them."""
+"""node_contract: the types of a graph's channels, and what holds its nodes, routers and senders to them in a run."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from langgraph.errors import GraphBubbleUp, GraphDrained
 from langgraph.graph import END
@@ -16,9 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs.foreign_callbacks import is_exit
-from interlock.graphs.state_types import channel_types, reducer_of, type_hints
-from interlock.graphs.supersteps import Run
-from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
+from interlock.graphs.user_nodes import route_or_replay, run_or_replay
 from interlock.state.chart_channels import channels_with_charts, check_moves
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
@@ -26,6 +24,38 @@ from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
 from interlock.state.node import NodeSpec, spec_of, with_spec
 from interlock.state.run import RunChannels, keep_newest
 
+
+@cache
+def type_hints(annotated: Any) -> Mapping[str, Any]:
+    """Cached type hints of a class or function: read thousands of times while graphs are declared."""
+    return get_type_hints(annotated, include_extras=True)
+
+
+@cache
+def channel_types(state: type) -> Mapping[str, Any]:
+    """A graph's channels and their types: its state's, plus those every graph has."""
+    return {**type_hints(state), **type_hints(RunChannels)}
+
+
+@cache
+def with_run_channels(state: type) -> type:
+    """The TypedDict plus the channels every graph has."""
+    return make_state_type(state.__name__, channel_types(state))
+
+
+def make_state_type(name: str, keys: Mapping[str, Any]) -> type:
+    """A state type whose keys are known only at run time."""
+    channels = dict(keys)
+    return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
+    """The function that merges two values, if a channel's type names one."""
+    return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
+
+
+Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
+"""A node: maps the whole state, or a payload, to an update."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = type_hints(RunChannels)
 
@@ -48,7 +78,7 @@ class Contract(NamedTuple):
         return {key: reducer for key, reducer in noted if reducer and reducer is not keep_newest}
 
 
-def _emit_directly(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+def _runtime_for_node(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
 
     A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
@@ -73,7 +103,7 @@ def _keys_validator(state: type, keys: tuple[str, ...]) -> Any:
     return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
-def convert_to_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def restore_types_from_json(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
     can't be is left as it is.
     """
@@ -107,7 +137,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         deps, info = _deps_and_task(runtime, where)
-        runtime = _emit_directly(runtime, state.get("agent", ""))
+        runtime = _runtime_for_node(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
@@ -195,7 +225,7 @@ def wrap_router(
     """Validate the router's label, and log it as the step's route."""
 
     async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
+        label = await route_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _deps_and_task(runtime, router.__name__)
@@ -222,7 +252,7 @@ def wrap_sender(
 
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
-        payloads = await choose_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
+        payloads = await route_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
         now = state.get("approval_mode")
         for item in payloads:
             try:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from interlock.graphs.graph import Compiled, Graph
 from interlock.graphs.langgraph_internals import drive_without_stream
-from interlock.graphs.state_types import channel_types
+from interlock.graphs.node_contract import channel_types
 from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusal_warnings, refusals_of_state
 from interlock.state.deps import Deps
@@ -81,18 +81,18 @@ class Pipeline:
     """Whether programs speak to its runs as to LangGraph, in place of by prompts in a field of its input."""
 
     @property
-    def continues(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether a run can go on after its end."""
         return self.follow_up is not None
 
     def __post_init__(self) -> None:
         if cast(Any, self.enter) is None:
-            object.__setattr__(self, "enter", self._entered)
+            object.__setattr__(self, "enter", self._default_enter)
         if cast(Any, self.leave) is None:
-            object.__setattr__(self, "leave", self._left)
+            object.__setattr__(self, "leave", self._default_leave)
 
-    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
-        known = channel_types(self.declared().state)
+    def _default_enter(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+        known = channel_types(self.declared_graph().state)
         of_run = {
             "model": context.model,
             "approval_mode": context.approval_mode,
@@ -102,7 +102,7 @@ class Pipeline:
         own: dict[str, Any] = input.model_dump(mode="json", exclude=set(WorkflowInput.model_fields))
         return {**{key: value for key, value in of_run.items() if key in known}, **own}
 
-    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
+    def _default_leave(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
         try:
             return self.output.model_validate({k: values[k] for k in self.output.model_fields if k in values})
         except ValidationError as error:
@@ -110,7 +110,7 @@ class Pipeline:
             ended = f"it ended with {sorted(values)} in its state."
             raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
-    def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
+    def validate_input(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
         """The typed input, with valid Unicode. Raises `InputError` naming the field and what was expected."""
         if isinstance(values, WorkflowInput):
             return values
@@ -123,16 +123,16 @@ class Pipeline:
         except ValidationError as error:
             raise input_error(self.name, self.input, error) from error
 
-    def input_as_given(self, given: Any) -> WorkflowInput:
+    def input_from_program(self, given: Any) -> WorkflowInput:
         """Return the input that a program means by a value. Raise `InputError` if it doesn't fit."""
-        return self.validated(given)
+        return self.validate_input(given)
 
     @property
     def takes_any_value(self) -> bool:
         """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
         return False
 
-    def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:  # noqa: ARG002 - a LangGraph graph ignores some
+    def warnings_at_start(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:  # noqa: ARG002 - a LangGraph graph ignores some
         """Return the lines that a run with this input begins with."""
         return [*self.notes]
 
@@ -167,16 +167,16 @@ class Pipeline:
     def title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
         if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
-            return _words_of_value(prompt)
+            return _title_part(prompt)
         given = input.model_dump(exclude=set(WorkflowInput.model_fields), exclude_defaults=True)
-        parts = [name if value is True else _words_of_value(value) for name, value in given.items()]
+        parts = [name if value is True else _title_part(value) for name, value in given.items()]
         return " · ".join(filter(None, parts)) or self.name
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
         await drive_without_stream(app, graph_input, config, context=deps, durability="sync", control=control)
 
-    def reading_state(self) -> AbstractContextManager[None]:
+    def wrap_read_errors(self) -> AbstractContextManager[None]:
         """Return a context within which what its own types raise while they are read is a `NodeError`."""
         return nullcontext()
 
@@ -184,7 +184,7 @@ class Pipeline:
         """Return which modes, chosen while a prompt is under way, count at once, and which from the next prompt on."""
         return {}, asked
 
-    def ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+    def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         """Return how a run with this final state and output ended."""
         return Ending(
             output.get("status", "done"),
@@ -193,11 +193,11 @@ class Pipeline:
             refusal_warnings(refusals_of_state(values)) if output else (),
         )
 
-    def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
+    def with_config(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
         """Return the workflow as a configuration of LangGraph's makes it."""
         return self
 
-    def thread_form(self) -> StoredForm:
+    def thread_format(self) -> StoredForm:
         """Return what a thread of its graph, which LangGraph drove elsewhere, may hold. Raise `UserError`."""
         raise UserError(
             f"{self.name!r} isn't a LangGraph graph, so it can't continue a thread. Give FILE.py:graph."
@@ -224,7 +224,7 @@ class Pipeline:
 
     def node_functions(self) -> Iterator[tuple[str, Any]]:
         """Yield each node, and each tool of a node, with its function."""
-        for declare, given in self.build().declared:
+        for declare, given in self.build().declarations:
             if declare.__name__ == "node":
                 yield cast("tuple[str, Any]", given)
 
@@ -239,11 +239,11 @@ class Pipeline:
             )
         return True
 
-    def repeatable(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def state_to_compare(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return what of a state is the same in every replay."""
         return {key: value for key, value in values.items() if key not in BY_PROCESS}
 
-    def request_place(self, request: Mapping[str, Any]) -> tuple[str, str]:
+    def request_identity(self, request: Mapping[str, Any]) -> tuple[str, str]:
         """Return what tells a request from others with the same call, in every replay.
 
         Ids of tasks are new ones in any replay; a question that a workflow asks has one for its call.
@@ -257,9 +257,9 @@ class Pipeline:
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
     ) -> Compiled:
         """The compiled graph of a run: the workflow wrapped in its session. `depth`: levels of sub-agents."""
-        return self.declared(depth).compile(checkpointer)
+        return self.declared_graph(depth).compile(checkpointer)
 
-    def declared(self, depth: int | None = None) -> Graph:
+    def declared_graph(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
         from interlock.graphs.hook_nodes import cached_session_graph
 
@@ -272,17 +272,17 @@ class Pipeline:
 _TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _words_of_value(value: Any) -> str:
+def _title_part(value: Any) -> str:
     """An input as a part of a title: of a conversation its last message, of calls and parts their names or texts."""
     match value:
         case str():
             return value
         case {"role": _, "content": content}:
-            return _words_of_value(content)
+            return _title_part(content)
         case [*_, {"role": _} as last]:
-            return _words_of_value(last)
+            return _title_part(last)
         case [{}, *_]:
-            return ", ".join(map(_words_of_value, cast("list[Any]", value)))
+            return ", ".join(map(_title_part, cast("list[Any]", value)))
         case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
             return text
         case _:

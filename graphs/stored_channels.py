@@ -104,6 +104,6 @@ def node_of_task_path(task_path: str) -> str:
     return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 
-def missing_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
+def pending_nodes_missing_from(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
     """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
     return [node for node in pending_nodes(values) if node not in nodes]

@@ -31,10 +31,10 @@ class StorableTypes:
         self._named = frozenset(named) | OF_PYTHON
 
     def __contains__(self, key: object) -> bool:
-        return key in self._named or _holds_data(*cast("tuple[str, str]", key))
+        return key in self._named or _is_importable_data_type(*cast("tuple[str, str]", key))
 
 
-def _holds_data(module: str, name: str) -> bool:
+def _is_importable_data_type(module: str, name: str) -> bool:
     if module not in sys.modules:
         package, _, part = module.partition(".")
         if package not in sys.modules or part.endswith("__main__"):
@@ -54,7 +54,7 @@ def make_type_loader(known: Names) -> Callable[[int, bytes], Any]:
     return jsonplus._create_msgpack_ext_hook(cast(Any, known))  # pyright: ignore[reportPrivateUsage]
 
 
-def hiding_serializer(graph: Any) -> Any:
+def own_serializer_of_graph(graph: Any) -> Any:
     """The serializer of the saver that a graph was compiled with, if it is of another kind than LangGraph's usual
     one, such as one that encrypts: it stores all of the state. None: the graph has no such one."""
     serde = getattr(graph.checkpointer, "serde", None)
@@ -70,7 +70,7 @@ class StoredForm:
     serde: Any = None
     """The serializer of the saver that the graph was compiled with; None: it has none."""
     hides: bool = False
-    """Whether that serializer stores all of the state (`hiding_serializer`)."""
+    """Whether that serializer stores all of the state (`own_serializer_of_graph`)."""
 
 
 def hide_input(serde: Any, first: Any) -> dict[str, Any]:

@@ -74,17 +74,17 @@ def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs
-    return state_of_call("invoke_agent", args, context)
+    return state_with_call("invoke_agent", args, context)
 
 
-def state_of_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
+def state_with_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
     call = ToolCall.model_validate({"id": "0", "name": tool, "args": clean_json(args)})
     message = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
     return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput:
-    meta: dict[str, Any] = dict(result_of(values, context).meta)
+    meta: dict[str, Any] = dict(recorded_agent_result(values, context).meta)
     return SubagentOutput(
         status=meta["reason"],
         result=meta["result"],
@@ -95,7 +95,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput
     )
 
 
-def result_of(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
+def recorded_agent_result(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
     return recorded_result(context.journal, CallKey.parse(values["call"]))
 
 

@@ -8,7 +8,7 @@ drawn that way. A kill repeats all nodes of the task; a request to stop ends it 
 whether a node runs in the task of the one before it stands in `Wiring._next_in_task`.
 
 LangGraph runs a `SuperstepTask` as each node. That asks the graph's `Wiring`, which runs the node, walks on as long as
-it may (`_walk`), and returns the update of all nodes with the targets of the last one.
+it may (`_run_followers`), and returns the update of all nodes with the targets of the last one.
 
 A graph that is a node of another one (`Subgraph`) begins in the task of that node, if it named START. If it doesn't
 reach its end there, LangGraph runs the rest from the nodes that come next (`Reached`). Where that graph shares its
@@ -33,15 +33,13 @@ from interlock.graphs.langgraph_internals import (
     has_checkpoint,
     initial_values,
     read_channels,
-    start_state,
+    state_to_start_at,
     write_update,
 )
-from interlock.graphs.state_types import channel_types
+from interlock.graphs.node_contract import Run, channel_types
 from interlock.state.deps import Deps
 from interlock.state.node import inner_task_id
 
-Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
-"""A node: maps the whole state, or a payload, to an update."""
 _Reducers = Mapping[str, Callable[[Any, Any], Any]]
 _Target = str | Send
 """What comes next: a node, which reads the state, or a node with a payload."""
@@ -61,7 +59,7 @@ class Reached(NamedTuple):
     updates: Sequence[Mapping[str, Any]] = ()
     """What each node returned, in order."""
 
-    def written(self) -> dict[str, Any]:
+    def written_values(self) -> dict[str, Any]:
         """Return the keys that were written, with their values in the state."""
         return {key: self.state[key] for update in self.updates for key in update}
 
@@ -77,7 +75,7 @@ class _WiredNode(NamedTuple):
     begin: _Begin | None = None
     """Set for a graph."""
 
-    def apply(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def state_after(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         both = self.reducers.keys() & update.keys() & state.keys()
         return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
 
@@ -107,14 +105,14 @@ class Wiring:
     def add(self, name: str, run: Run, reducers: _Reducers, begin: _Begin | None = None) -> None:
         self._nodes[name] = _WiredNode(run, reducers, begin)
 
-    def lead(self, source: str, way: str | Choice | FanOut) -> None:
+    def add_way(self, source: str, way: str | Choice | FanOut) -> None:
         self._ways.setdefault(source, []).append(way)
 
-    def share(self, names: Sequence[str]) -> None:
+    def share_superstep(self, names: Sequence[str]) -> None:
         """Let these nodes share a superstep, if they follow each other."""
         self._together |= {*names}
 
-    def wait_at(self, name: str) -> None:
+    def mark_as_join(self, name: str) -> None:
         """Give a node that waits for branches a superstep of its own."""
         self._joins.add(name)
 
@@ -166,56 +164,56 @@ class Wiring:
         `read`: reads the state, if the node got a payload; others may have got one beside it, so nothing follows it.
         """
         if at == START:
-            return state, await self._targets(at, {**read(), **state} if read else state, runtime)
+            return state, await self._next_targets(at, {**read(), **state} if read else state, runtime)
         update = await self._nodes[at].run(state, runtime)
-        state = self._nodes[at].apply(read() if read else state, update)
+        state = self._nodes[at].state_after(read() if read else state, update)
         if read or not self._shares(at):
-            return update, await self._targets(at, state, runtime)
-        reached = await self._walk(at, state, runtime, _as_same_task, {*update})
+            return update, await self._next_targets(at, state, runtime)
+        reached = await self._run_followers(at, state, runtime, _as_same_task, {*update})
         return {**update, **{k: v for one in reached.updates for k, v in one.items()}}, reached.targets
 
     async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         """Run the graph from its START as far as it gets in the task of the node that it is."""
         if START in self._together:
-            return await self._walk(START, state, runtime, _as_inner_task)
+            return await self._run_followers(START, state, runtime, _as_inner_task)
         return Reached(
-            [target for target in await self._targets(START, state, runtime) if target != END], state
+            [target for target in await self._next_targets(START, state, runtime) if target != END], state
         )
 
-    async def _walk(
+    async def _run_followers(
         self,
         at: str,
         state: dict[str, Any],
         runtime: Runtime[Deps],
         place: Callable[[Runtime[Deps], str], Runtime[Deps]],
-        raw: set[str] | None = None,
+        written_here: set[str] | None = None,
     ) -> Reached:
         """Go on from a node that has run, while the only next one shares its superstep and hasn't run in it yet.
 
-        `place`: returns the runtime of a node. `raw`: keys of an update that LangGraph reduces, which takes one value
-        of each; None: the caller takes the reduced values.
+        `place`: returns the runtime of a node. `written_here`: keys of an update that LangGraph reduces, which takes
+        one value of each; None: the caller takes the reduced values.
         """
-        seen, updates = {at}, list[Mapping[str, Any]]()
-        targets = await self._targets(at, state, runtime)
-        while name := self._next_in_task(at, targets, state, seen, raw or set(), runtime):
+        has_run, updates = {at}, list[Mapping[str, Any]]()
+        targets = await self._next_targets(at, state, runtime)
+        while name := self._next_in_task(at, targets, state, has_run, written_here or set(), runtime):
             given = targets[0].arg if isinstance(targets[0], Send) else state
             node, here = self._nodes[name], place(runtime, name)
-            reached = await self._enter(name, given, here)
+            reached = await self._run_in_task(name, given, here)
             if reached.targets:
                 done = here.context.steps.handed_on(_execution_info(here).task_id)
                 targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
                 break
             update = reached.updates[0]
-            state = node.apply(state, update)
+            state = node.state_after(state, update)
             updates.append(update)
-            if raw is not None:
-                raw |= update.keys()
+            if written_here is not None:
+                written_here |= update.keys()
             at = name
-            seen.add(at)
-            targets = await self._targets(at, state, here)
+            has_run.add(at)
+            targets = await self._next_targets(at, state, here)
         return Reached([target for target in targets if target != END], state, updates)
 
-    async def _enter(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def _run_in_task(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         """Run a node in the task of another one; of a graph, as much as it can there."""
         node = self._nodes[name]
         if node.begin is None:
@@ -227,7 +225,9 @@ class Wiring:
             steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*reached.updates[0]])
         return reached
 
-    async def _targets(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Sequence[_Target]:
+    async def _next_targets(
+        self, source: str, state: dict[str, Any], runtime: Runtime[Deps]
+    ) -> Sequence[_Target]:
         targets: list[_Target] = []
         for way in self._ways.get(source, ()):
             if isinstance(way, str):
@@ -293,7 +293,7 @@ class Subgraph:
             return self._output_update(reached)
         # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in reached.state.items() if key in compiled.channels}
-        return await self._drive_graph({**state, **start_state(reached.targets)}, config)
+        return await self._drive_graph({**state, **state_to_start_at(reached.targets)}, config)
 
     async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
@@ -326,7 +326,7 @@ class Subgraph:
 
     def _output_update(self, reached: Reached) -> dict[str, Any]:
         outputs = self.compiled.output_channels
-        return {key: value for key, value in reached.written().items() if key in outputs}
+        return {key: value for key, value in reached.written_values().items() if key in outputs}
 
     def __getattr__(self, name: str) -> Any:
         """For LangGraph, which asks nested graphs of a waiting run for their state."""

@@ -21,13 +21,13 @@ from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
     after_agent,
     after_turn,
+    append_resume_note,
     ask_completion,
     ask_guidance,
     await_child,
     choose_call,
     finish,
     give_up,
-    head_to_resume_from,
     load_mode,
     open_child,
     remind,
@@ -100,7 +100,7 @@ def _add_edges(g: Graph) -> None:
 def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": head_to_resume_from(append_history(context.transcript, input.resume), context.transcript),
+        "head": append_resume_note(append_history(context.transcript, input.resume), context.transcript),
         "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,

@@ -21,26 +21,26 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
-    batch_outcomes,
     cancel_rest,
     collect,
     each_call,
     each_of_group,
     has_effects,
     next_group,
+    parse_batch_outcomes,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
     by_protocol,
     check_mode,
     check_policy,
+    normalize_call_arguments,
     parse,
     parse_xml,
     resolve,
     respond_undone,
     take_edit,
     validate,
-    with_tool_argument_names,
 )
 from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
 from interlock.nodes.tools_questions import (
@@ -54,7 +54,7 @@ from interlock.nodes.tools_questions import (
     take_input,
     take_review,
 )
-from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
+from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,
@@ -98,17 +98,17 @@ def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
     message = to_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
-    named = context.transcript.append(head, [with_tool_argument_names(message)])
+    named = context.transcript.append(head, [normalize_call_arguments(message)])
     return {"head": named, "approval_mode": context.approval_mode}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     """One response per call, in call order."""
-    outcomes = batch_outcomes(cast(ToolsState, values))
+    outcomes = parse_batch_outcomes(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
         call, result = recorded_call_and_result(context.journal, values["message"], index, outcomes[index])
-        sent = result_as_sent(context.transcript, outcomes[index].get("record", ""), result)
+        sent = result_for_model(context.transcript, outcomes[index].get("record", ""), result)
         fields = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
         responses.append({"id": call.id, "name": call.name, **fields})
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)

@@ -25,7 +25,7 @@ _HERE = Path(__file__).parents[1]
 
 
 @cache
-def is_shipped(function: Callable[..., Any]) -> bool:
+def is_of_interlock(function: Callable[..., Any]) -> bool:
     """Whether Interlock itself ships a function."""
     code = getattr(function, "__code__", None)
     module = str(getattr(function, "__module__", ""))
@@ -42,7 +42,7 @@ async def run_or_replay(
     return await _call_or_replay(function, lambda: call_node(function, state, runtime), state, runtime)
 
 
-async def choose_or_replay(
+async def route_or_replay(
     function: Callable[[Any], Any], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Any:
     """As `run_or_replay`, of a router or a sender."""
@@ -60,8 +60,8 @@ async def _call_or_replay(
     runtime: Runtime[Deps],
 ) -> Any:
     info = runtime.execution_info
-    theirs = unwrap(function) if is_shipped(function) else function
-    if is_shipped(theirs) or info is None:
+    theirs = unwrap(function) if is_of_interlock(function) else function
+    if is_of_interlock(theirs) or info is None:
         return await call()
     effects, name = runtime.context.effects, getattr(theirs, "__name__", type(theirs).__name__)
     update = NodeUpdate(node_path(info), name, function_code_digest(theirs), _state_digest(state))

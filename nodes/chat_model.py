@@ -119,7 +119,7 @@ class RunModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         pieces: queue.SimpleQueue[AIMessageChunk | None] = queue.SimpleQueue()
-        ask = self._request(messages, stop, kwargs)
+        ask = self._model_call_factory(messages, stop, kwargs)
 
         async def pump() -> None:
             try:
@@ -144,14 +144,14 @@ class RunModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with aclosing(self._stream_chunks(self._request(messages, stop, kwargs))) as source:
+        async with aclosing(self._stream_chunks(self._model_call_factory(messages, stop, kwargs))) as source:
             async for piece in source:
                 chunk = ChatGenerationChunk(message=piece)
                 if run_manager:
                     await run_manager.on_llm_new_token(str(piece.text), chunk=chunk)
                 yield chunk
 
-    def _request(
+    def _model_call_factory(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> Callable[[Deps, str], ModelCall]:
         if stop:
@@ -178,18 +178,20 @@ class RunModel(BaseChatModel):
 
         return call
 
-    async def _stream_chunks(self, ask: Callable[[Deps, str], ModelCall]) -> AsyncGenerator[AIMessageChunk]:
+    async def _stream_chunks(
+        self, make_call: Callable[[Deps, str], ModelCall]
+    ) -> AsyncGenerator[AIMessageChunk]:
         if (deps := current_deps()) is None:
             raise UserError(
                 "model() answers inside a run of Interlock. Start one: interlock run FILE.py:graph"
             )
         task = current_task_info("model()", deps).task_id
-        name = f"{task}#{_model_call_digest(ask(deps, ''))}"
+        name = f"{task}#{_model_call_digest(make_call(deps, ''))}"
         reply = None
         # A recorded answer that couldn't be used isn't used again: the run would fail for ever.
         while reply is None or (reply.problem and reply.replayed):
             streamed = False
-            call = ask(deps, f"{name}.{deps.steps.numbered(task, name)}")
+            call = make_call(deps, f"{name}.{deps.steps.numbered(task, name)}")
             async with aclosing(deps.models.stream(call, deps.emit)) as items:
                 async for item in items:
                     if isinstance(item, Reply):
@@ -204,7 +206,7 @@ class RunModel(BaseChatModel):
             raise RunError(
                 f"The model's answer can't be used: {reply.problem} Try again with: interlock resume"
             )
-        yield final_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
+        yield last_stream_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
 
 
 def _apply_tool_choice(
@@ -251,13 +253,13 @@ def from_langchain_message(message: BaseMessage) -> Message:
             status=status,
         )
     if isinstance(message, AIMessage):
-        return _assistant_message(message)
+        return _from_ai_message(message)
     raise UserError(
         f"model() can't send a {type(message).__name__}; expected system, human, AI or tool messages."
     )
 
 
-def _assistant_message(message: AIMessage) -> Message:
+def _from_ai_message(message: AIMessage) -> Message:
     own: Mapping[str, Any] = message.additional_kwargs.get(_OWN) or {}
     signatures: Mapping[str, str] = own.get("calls") or {}
     calls = tuple(
@@ -280,10 +282,10 @@ def _assistant_message(message: AIMessage) -> Message:
 def _message_content(message: BaseMessage) -> str | tuple[Part, ...]:
     if isinstance(message.content, str):
         return replace_surrogates(message.content)
-    return tuple(_content_part(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
+    return tuple(_part_from_block(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
 
 
-def _content_part(block: Mapping[str, Any]) -> Part:
+def _part_from_block(block: Mapping[str, Any]) -> Part:
     kind = block["type"]
     if kind in ("text", "text-plain"):
         return TextPart(text=replace_surrogates(str(block.get("text") or "")))
@@ -308,7 +310,7 @@ def declarations_from_openai(tools: Sequence[Mapping[str, Any]]) -> list[ToolDec
     ]
 
 
-def final_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
+def last_stream_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
     """The reply as the last piece of a stream; `streamed`: its text was sent in pieces before."""
     message, usage = reply.message, reply.usage
     signatures = {call.id: call.signature for call in message.tool_calls if call.signature}

@@ -35,7 +35,7 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
-def label_for_check(update: Any, deps: Deps) -> Any:
+def route_accepted_answer_to_check(update: Any, deps: Deps) -> Any:
     """Let the check decide on an answer that the hooks accept: the label becomes `check`."""
     # Where there is no answer, no hook was asked.
     is_accepted = update.get("turn_status") == "ok" and update.get("hook_stage") == "admitted"
@@ -51,20 +51,20 @@ def append_check_rule(head: str, deps: Deps) -> str:
     if not deps.checks.holds_tests or RULE in context_sections(head, deps):
         return head
     text = render_prompt("run/check_rule", command=deps.checks.command)
-    return deps.transcript.append(head, [_section_message(text, RULE)])
+    return deps.transcript.append(head, [_context_message(text, RULE)])
 
 
-def test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
+def first_test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
     """Return what the model is told at its first change of a test, once in a conversation."""
     if not deps.checks.holds_tests or EDIT in context_sections(head, deps):
         return []
     path = next(filter(deps.checks.is_test, paths), "")
     if not path:
         return []
-    return [_section_message(render_prompt("run/check_edit", path=path, command=deps.checks.command), EDIT)]
+    return [_context_message(render_prompt("run/check_edit", path=path, command=deps.checks.command), EDIT)]
 
 
-def _section_message(text: str, section: str) -> Message:
+def _context_message(text: str, section: str) -> Message:
     return Message(role="user", origin="context", content=(TextPart(text=text, section=section),))
 
 
@@ -130,7 +130,7 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
     found = await deps.checks.changes()
     if found.is_empty:
         return {"label": "same", "check_changes": "", "check_output": "", "check_view": ""}
-    record = _store_text(deps, found.model_dump_json())
+    record = _store_record(deps, found.model_dump_json())
     label = "changed" if found.changes else "unknown"
     return {"label": label, "check_changes": record, "check_output": "", "check_view": ""}
 
@@ -146,7 +146,7 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     deps, changes = runtime.context, _load_changes(runtime.context, state)
     end = await deps.checks.run_in_view(f"before:{requesting_task(runtime, 'run_old_tests')}", changes)
     if end.how != "passed":
-        return {"label": "failed", "check_output": _store_text(deps, end.model_dump_json())}
+        return {"label": "failed", "check_output": _store_record(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
     return {"label": "beside code" if left else "passed", "check_output": ""}
 
@@ -181,21 +181,23 @@ async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         asked=number,
         kind="approval",
         call=CallView(id=f"tests:{number}", name=REQUEST, args=args),
-        reason=_request_reason(changes, end, state.get("check_view", "")),
+        reason=_tests_request_reason(changes, end, state.get("check_view", "")),
         preview=_changes_preview(deps.checks.command, changes, end),
         choices=("proceed_once", "reject", "cancel"),
     )
     return {**write_request_and_route(runtime, state, request)}
 
 
-def _request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
+def _tests_request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
     if changes.unknown:
         return f"The check passes, but whether it passes with the tests of before can't be told: {changes.unknown}"
     by_how: dict[str, list[TestChange]] = {}
     for change in changes.changes:
         by_how.setdefault(change.how, []).append(change)
     told = " ".join(
-        sentence.format(_list_changes(by_how[how])) for how, sentence in _SENTENCES.items() if how in by_how
+        sentence.format(_name_changed_paths(by_how[how]))
+        for how, sentence in _SENTENCES.items()
+        if how in by_how
     )
     if end is None:
         return f"The check passes, but tests that couldn't be put back have changed. {told}"
@@ -207,11 +209,13 @@ def _request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> st
     else:
         how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(end.how, "it fails")
         back = [change for change in changes.changes if change.how not in _LEFT]
-        begin = f"The check passes only with changed tests; with {_list_changes(back)} as before, {how}."
+        begin = (
+            f"The check passes only with changed tests; with {_name_changed_paths(back)} as before, {how}."
+        )
     return f"{begin} {told}".strip()
 
 
-def _list_changes(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
+def _name_changed_paths(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
     names = [change.path for change in changes]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
@@ -240,14 +244,14 @@ async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once":
         return {"label": "trusted" if _load_changes(deps, state).unknown else "accepted"}
-    paths = _list_changes(_load_changes(deps, state).changes) or "the tests"
+    paths = _name_changed_paths(_load_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
     return _send_back_to_model(
         state, runtime, render_prompt("run/check_rejected", paths=paths, reason=reason)
     )
 
 
-def _store_text(deps: Deps, text: str) -> str:
+def _store_record(deps: Deps, text: str) -> str:
     return deps.transcript.append("", [Message(role="tool", content=text)])
 
 

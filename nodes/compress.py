@@ -14,15 +14,15 @@ from interlock.nodes.compress_snapshot import (
     count_tokens,
     dropped_memory_files,
     find_cut,
-    kept_messages,
-    opening_length,
+    messages_after_cut,
+    opening_message_count,
     parse_snapshot,
-    should_attempt,
+    should_attempt_snapshot,
     snapshot_xml,
     verbatim_parts,
 )
 from interlock.nodes.helper_model import ask_text
-from interlock.nodes.hooks import fire_hooks, fires
+from interlock.nodes.hooks import fire_hooks, hook_node
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps, Transcript
@@ -57,11 +57,11 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     known = conversation_size(deps, state)
     known = ConversationSize(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
-    due = state.get("force") or known.is_crowded or known.reaches(threshold)
+    due = state.get("force") or known.is_crowded or known.has_reached(threshold)
     if due and not any(m.role != "system" for m in curate_history(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
-    asked = is_hooked(state, "PreCompress") and should_attempt(
+    asked = is_hooked(state, "PreCompress") and should_attempt_snapshot(
         {**state, "tokens": known.tokens, "crowded": known.is_crowded}
     )
     return {
@@ -76,14 +76,14 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     }
 
 
-@fires(reads=("tokens", "force"), writes=("compress_failed_at",), labels=("go on", "put off"))
+@hook_node(reads=("tokens", "force"), writes=("compress_failed_at",), labels=("go on", "put off"))
 async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """A hook's refusal only postpones this compression, like a failed attempt."""
     trigger = "manual" if state.get("force") else "auto"
     outcome = await fire_hooks("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
         return {"label": "go on"}
-    return {**_remember_failure(state), "label": "put off"}
+    return {**_failed_at_update(state), "label": "put off"}
 
 
 @node(
@@ -111,12 +111,12 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
     if shorter:
         replaced = [shorter.get(i, m) for i, m in enumerate(messages)]
         base = deps.transcript.append("", replaced, continues=state["head"])
-    if should_attempt(state):
+    if should_attempt_snapshot(state):
         return {"base": base, "label": "attempt"}
     return {
         "base": base,
         "label": "failed before",
-        **finish_with_truncated(state["head"], base, deps.transcript),
+        **update_without_snapshot(state["head"], base, deps.transcript),
     }
 
 
@@ -133,7 +133,7 @@ async def _shorten_output(message: Message, deps: Deps) -> Message | None:
     return message.model_copy(update={"content": text})
 
 
-def finish_with_truncated(head: str, base: str, transcript: Transcript) -> CompressState:
+def update_without_snapshot(head: str, base: str, transcript: Transcript) -> CompressState:
     """Return the conversation with its older outputs shortened, if any were, as all that is done."""
     if base == head:
         return {"compress_status": "noop"}
@@ -155,8 +155,11 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     transcript = runtime.context.transcript
     cut = find_cut(transcript.read(state["base"]), state.get("preserve", PRESERVE))
     if cut is None:
-        return {"label": "nothing to drop", **finish_with_truncated(state["head"], state["base"], transcript)}
-    return {"split": cut.start, "carried": cut.carried, "label": "found"}
+        return {
+            "label": "nothing to drop",
+            **update_without_snapshot(state["head"], state["base"], transcript),
+        }
+    return {"split": cut.start, "carried": cut.kept_request, "label": "found"}
 
 
 _PART = ("head", "base", "split", "token_limit")
@@ -188,7 +191,7 @@ async def _ask_for_snapshot(state: CompressState, task: list[Message], runtime: 
     messages = transcript.read(state["head"])
     if count_tokens(messages[:split]) > state["token_limit"]:
         messages = transcript.read(state["base"])
-    part = curate_history(messages[opening_length(messages) : split])
+    part = curate_history(messages[opening_message_count(messages) : split])
     system = Message(role="system", content=load_prompt("compress/system").text())
     asked = [system, *part, *task]
     return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
@@ -221,11 +224,11 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     before = count_tokens(transcript.read(state["head"]))
     snapshot = _usable_snapshot(state, runtime.context)
     if not snapshot and not state.get("crowded"):
-        return {"label": "empty", **_reject_attempt(state, "failed_empty", before, before)}
+        return {"label": "empty", **_rejected_attempt_update(state, "failed_empty", before, before)}
     messages = _compressed_conversation(state, runtime.context, snapshot)
     after = count_tokens(messages)
     if after > before:
-        return {"label": "inflated", **_reject_attempt(state, "failed_inflated", before, after)}
+        return {"label": "inflated", **_rejected_attempt_update(state, "failed_inflated", before, after)}
     head = transcript.append("", messages, continues=state["head"])
     runtime.stream_writer(ChatCompressed(before=before, after=after))
     if not snapshot:
@@ -235,7 +238,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         "label": label,
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": _tokens_if_still_long(state, runtime.context, before - after),
+        "compress_failed_at": _tokens_left_if_still_long(state, runtime.context, before - after),
         "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
@@ -243,23 +246,23 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     }
 
 
-def _tokens_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
+def _tokens_left_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
     """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
     left = ConversationSize(state["tokens"] - saved, state["token_limit"])
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
-    return left.tokens if left.reaches(threshold) else 0
+    return left.tokens if left.has_reached(threshold) else 0
 
 
-def _reject_attempt(state: CompressState, status: str, before: int, after: int) -> CompressState:
+def _rejected_attempt_update(state: CompressState, status: str, before: int, after: int) -> CompressState:
     return {
-        **_remember_failure(state),
+        **_failed_at_update(state),
         "compress_status": status,
         "tokens_before": before,
         "tokens_after": after,
     }
 
 
-def _remember_failure(state: CompressState) -> CompressState:
+def _failed_at_update(state: CompressState) -> CompressState:
     """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
@@ -278,8 +281,8 @@ def _usable_snapshot(state: CompressState, deps: Deps) -> str:
 def _compressed_conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
-    rest = kept_messages(messages, Cut(state["split"], state["carried"]))
-    opening = messages[: opening_length(messages)]
+    rest = messages_after_cut(messages, Cut(state["split"], state["carried"]))
+    opening = messages[: opening_message_count(messages)]
     dropped = [
         m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
     ]

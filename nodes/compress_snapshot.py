@@ -22,7 +22,7 @@ class Cut(NamedTuple):
 
     start: int
     """Index of the first message kept."""
-    carried: int = -1
+    kept_request: int = -1
     """Index of an earlier message also kept: the request in progress; -1: none."""
 
 
@@ -39,7 +39,7 @@ class ConversationSize(NamedTuple):
         """Whether the next request may not fit."""
         return self.tokens + self.unsent > _CROWDED * self.limit
 
-    def reaches(self, threshold: float) -> bool:
+    def has_reached(self, threshold: float) -> bool:
         """Whether the size reaches `threshold`, a share of the limit."""
         return self.tokens >= threshold * self.limit
 
@@ -69,7 +69,7 @@ class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
     """Why an answer contains no usable snapshot, in words a model can act on."""
 
 
-def opening_length(messages: Sequence[Message]) -> int:
+def opening_message_count(messages: Sequence[Message]) -> int:
     """Number of messages before the conversation proper: system prompt, environment, memory files' rules."""
     for index, message in enumerate(messages):
         if message.role != "system" and message.origin != "context":
@@ -84,7 +84,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     the cut comes before the first complete round of calls after that point, and the task's request is carried along.
     So it is where that message is a nudge or a hook's, which begins no task.
     """
-    first = opening_length(messages)
+    first = opening_message_count(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
     new = _index_after_snapshot(messages, first)
@@ -97,7 +97,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
             begins = message.origin in _BEGIN_TASKS
             last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _unless_only_snapshot(last, new)
+                return _cut_unless_it_drops_only_a_snapshot(last, new)
             request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
@@ -106,8 +106,10 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
         before += sizes[index]
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
-        return _unless_only_snapshot(Cut(len(messages)), new)
-    return _unless_only_snapshot(in_task, new) or _unless_only_snapshot(last, new)
+        return _cut_unless_it_drops_only_a_snapshot(Cut(len(messages)), new)
+    return _cut_unless_it_drops_only_a_snapshot(in_task, new) or _cut_unless_it_drops_only_a_snapshot(
+        last, new
+    )
 
 
 def _is_hook_addition(messages: Sequence[Message], index: int) -> bool:
@@ -115,15 +117,15 @@ def _is_hook_addition(messages: Sequence[Message], index: int) -> bool:
     return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
-def kept_messages(messages: Sequence[Message], cut: Cut) -> list[Message]:
+def messages_after_cut(messages: Sequence[Message], cut: Cut) -> list[Message]:
     """The messages kept verbatim after the opening."""
-    carried = [messages[cut.carried]] if cut.carried >= 0 else []
+    carried = [messages[cut.kept_request]] if cut.kept_request >= 0 else []
     return [*carried, *messages[cut.start :]]
 
 
-def _unless_only_snapshot(cut: Cut | None, first: int) -> Cut | None:
+def _cut_unless_it_drops_only_a_snapshot(cut: Cut | None, first: int) -> Cut | None:
     """The cut, unless it drops nothing but an earlier snapshot."""
-    if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
+    if cut is None or cut.start - first - (cut.kept_request >= 0) <= 0:
         return None
     return cut
 
@@ -146,10 +148,10 @@ def conversation_size(deps: Deps, state: Sized) -> ConversationSize:
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
     if not known:
         return ConversationSize(count_tokens(history), limit)
-    return ConversationSize(known, limit, count_tokens(unsent_messages(history)))
+    return ConversationSize(known, limit, count_tokens(messages_after_last_answer(history)))
 
 
-def unsent_messages(history: Sequence[Message]) -> Sequence[Message]:
+def messages_after_last_answer(history: Sequence[Message]) -> Sequence[Message]:
     """Messages after the last answer."""
     for index in range(len(history), 0, -1):
         if history[index - 1].role == "assistant":
@@ -157,7 +159,7 @@ def unsent_messages(history: Sequence[Message]) -> Sequence[Message]:
     return history
 
 
-def should_attempt(state: CompressState) -> bool:
+def should_attempt_snapshot(state: CompressState) -> bool:
     """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced or necessary."""
     failed_at = state.get("compress_failed_at") or 0
     return (
@@ -189,7 +191,7 @@ def _parse_sections(snapshot: str) -> dict[str, str]:
     from xml.etree import ElementTree
 
     try:
-        root = ElementTree.fromstring(_drop_declarations(re.sub(_NO_XML, "\ufffd", snapshot)))
+        root = ElementTree.fromstring(_escape_foreign_markup(re.sub(_NO_XML, "\ufffd", snapshot)))
     except ElementTree.ParseError as error:
         raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
     texts: dict[str, str] = {}
@@ -213,14 +215,14 @@ def snapshot_xml(sections: dict[str, str]) -> str:
     return f"<{_ROOT}>\n{inner}\n</{_ROOT}>"
 
 
-def _drop_declarations(snapshot: str) -> str:
+def _escape_foreign_markup(snapshot: str) -> str:
     """Our tags and text. Stop looking for CDATA sections after the last end of one, to stay linear."""
     last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
     parts = (snapshot[:last], snapshot[last:].replace("<![CDATA[", "&lt;![CDATA["))
-    return "".join(re.sub(_MARKUP, _escape_match, part, flags=re.DOTALL) for part in parts)
+    return "".join(re.sub(_MARKUP, _escape_if_foreign, part, flags=re.DOTALL) for part in parts)
 
 
-def _escape_match(match: re.Match[str]) -> str:
+def _escape_if_foreign(match: re.Match[str]) -> str:
     return escape(match[0]) if match[1] else match[0]
 
 
@@ -266,10 +268,10 @@ def _earlier_kept_texts(dropped: Iterable[Message], name: str) -> list[str]:
     return [text.removeprefix("- ").removesuffix("\n") for text in texts]
 
 
-def _fit_texts(texts: Sequence[str], most: int) -> list[str]:
+def _fit_texts(texts: Sequence[str], max_tokens: int) -> list[str]:
     """Each text once: the first, which begins the work, and as many of the newest as fit."""
     texts = list(dict.fromkeys(texts))
-    room = most - sum(map(estimate_tokens, texts[:1]))
+    room = max_tokens - sum(map(estimate_tokens, texts[:1]))
     newest: list[str] = []
     for text in reversed(texts[1:]):
         room -= estimate_tokens(text)
@@ -281,7 +283,7 @@ def _fit_texts(texts: Sequence[str], most: int) -> list[str]:
 
 def _collect_user_texts(dropped: Sequence[Message]) -> list[str]:
     said = (m.text for m in dropped if m.role == "user" and m.origin in (None, "person"))
-    return [_indent_texts(text) for text in said if text.strip()]
+    return [_shorten_and_indent(text) for text in said if text.strip()]
 
 
 def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
@@ -295,7 +297,7 @@ def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
             continue
         args = json.dumps(call.args, ensure_ascii=False)
         why = message.text.removeprefix(before) if message.text.startswith(before) else ""
-        found.append(_indent_texts(f"{call.name} {args[:_ARGS]}" + (f": {why}" if why else "")))
+        found.append(_shorten_and_indent(f"{call.name} {args[:_ARGS]}" + (f": {why}" if why else "")))
     return found
 
 
@@ -312,7 +314,7 @@ _KINDS: dict[str, Callable[[Sequence[Message]], list[str]]] = {
 }
 
 
-def _indent_texts(text: str) -> str:
+def _shorten_and_indent(text: str) -> str:
     text = text.strip()
     if len(text) > _LONGEST:
         half = _LONGEST // 2

@@ -33,7 +33,7 @@ async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     off = state.get("off", [])
     head = "" if "history" in off else state.get("head", "")
     messages = transcript.read(head) if head else []
-    begun = any(m.role == "system" or _is_opening(m) for m in messages)
+    begun = any(m.role == "system" or _is_opening_message(m) for m in messages)
     # A system prompt written by a person or an older version is kept.
     ours = bool(messages) and messages[0].role == "system" and isinstance(messages[0].content, tuple)
     return {
@@ -51,7 +51,7 @@ async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     }
 
 
-def _is_opening(message: Message) -> bool:
+def _is_opening_message(message: Message) -> bool:
     return message.origin == "context" and any(
         isinstance(part, TextPart) and part.section for part in message.content if not isinstance(part, str)
     )
@@ -93,7 +93,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The editor's full state; later changes are reported by each turn (`ide_context`)."""
     deps = runtime.context
     on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
-    if _is_part_left_out("ide", state) or not has_ide(state, deps):
+    if _is_part_left_out("ide", state) or not has_editor(state, deps):
         return {"label": on}
     try:
         now = current_ide_state(state, deps)
@@ -103,7 +103,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         return {"label": on}
     if not now["open"]:
         return {"label": on}
-    part = _store_part("ide", ide_text(None, now), state, deps)
+    part = _store_part("ide", ide_report(None, now), state, deps)
     return {"label": on, **part, "ide_told": record_ide_state(now, deps.transcript)}
 
 
@@ -135,7 +135,7 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
     if "tool_declarations" in state.get("off", []) or not state.get("alone"):
         return {"tools": ""}
     deps = runtime.context
-    text = json.dumps([t.model_dump() for t in deps.toolset.declarations()], ensure_ascii=False)
+    text = json.dumps([t.model_dump() for t in deps.toolset.declare_tools()], ensure_ascii=False)
     record = deps.transcript.append("", [Message(role="system", content=text)])
     return {"tools": record, "tokens": {**state["tokens"], "tool_declarations": estimate_tokens(text)}}
 
@@ -150,7 +150,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     transcript = runtime.context.transcript
     messages = transcript.read(state["prompt"]) if state.get("prompt") else []
     prompt, attached = messages[-1:], messages[:-1]
-    named = await _file_references(prompt, state, runtime)
+    named = await _read_file_references(prompt, state, runtime)
     tokens = {
         **state["tokens"],
         "prompt": sum(estimate_tokens(m.text) for m in prompt),
@@ -167,12 +167,12 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
             state.get("system", ""), [*_opening_messages(state, runtime.context), *earlier, *prompt]
         )
     else:
-        head = transcript.append(_replace_system_prompt(state, runtime), prompt)
+        head = transcript.append(_head_with_current_system_prompt(state, runtime), prompt)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
 
-async def _file_references(
+async def _read_file_references(
     prompt: list[Message], state: ContextState, runtime: Runtime[Deps]
 ) -> Sequence[Reference]:
     """Files a person refers to; an agent's task and a hook's text refer to nothing."""
@@ -201,7 +201,7 @@ def _file_messages(found: Sequence[Reference]) -> list[Message]:
     return [Message(role="user", origin="context", content=content)]
 
 
-def _replace_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
+def _head_with_current_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
     """The head; if the system prompt changed, of a new chain that continues the old."""
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
@@ -254,7 +254,7 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     before: IdeState | None = json.loads(transcript.message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
-    text = ide_text(before, now)
+    text = ide_report(before, now)
     message = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
     return {
         "head": transcript.append(state["head"], [message]),
@@ -277,7 +277,7 @@ def append_undone_note(head: str, deps: Deps) -> str:
     return told
 
 
-def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
+def has_editor(state: TurnState | ContextState, deps: Deps) -> bool:
     """Never for a sub-agent."""
     return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent
 
@@ -298,7 +298,7 @@ def _is_ide_shown(history: Sequence[Message]) -> bool:
     return any(isinstance(p, TextPart) and p.section == _SECTION for p in parts)
 
 
-def ide_text(before: IdeState | None, now: IdeState) -> str:
+def ide_report(before: IdeState | None, now: IdeState) -> str:
     if before is None:
         return render_prompt("context/ide", state=_json_block({**now}))
     changed: dict[str, Any] = {

@@ -46,27 +46,29 @@ def current_deps(runtime: Any = None) -> Deps | None:
     return drive.deps if drive else None
 
 
-def current_task_info(what: str, deps: Deps, runtime: Any = None) -> Any:
+def current_task_info(caller: str, deps: Deps, runtime: Any = None) -> Any:
     """LangGraph's facts of the task that runs. Raises `RunError` where the record couldn't name it."""
     info = getattr(runtime, "execution_info", None) or getattr(current_runtime(), "execution_info", None)
     if info is None:
-        raise RunError(f"{what} was called outside a node, so the journal can't name it.")
+        raise RunError(f"{caller} was called outside a node, so the journal can't name it.")
     if info.thread_id != deps.info.run:
         raise RunError(
-            f"{what} stands in a graph whose steps aren't kept with the run, so the journal can't name it. "
+            f"{caller} stands in a graph whose steps aren't kept with the run, so the journal can't name it. "
             "Compile that graph without a checkpointer of its own, and call it without a thread_id."
         )
     return info
 
 
-def submit_to_run_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+def submit_to_run_loop(
+    call_name: str, async_call: str, work: Callable[[], Coroutine[Any, Any, T]]
+) -> Future[T]:
     """Run `work` in the run's event loop, for code in a thread. Raises `UserError` in that loop's own thread.
 
-    `instead`: what an async node calls.
+    `async_call`: what an async node calls.
     """
     drive = _current_drive()
     if drive is None or _is_loop_of_this_thread(drive.loop):
-        raise UserError(f"{what} would block the run: in an async node, use {instead}.")
+        raise UserError(f"{call_name} would block the run: in an async node, use {async_call}.")
 
     async def guarded() -> T:
         with drive.deps.cancel.guarded():
@@ -97,7 +99,7 @@ def _is_loop_of_this_thread(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def park_node(*requests: str) -> NoReturn:
+def park_until_answered(*requests: str) -> NoReturn:
     """Stop the node until a person has answered these requests; it then runs again, and reads the answers' rows.
 
     Unlike `interrupt`, it isn't counted by LangGraph: the node's own interrupts keep their answers, in any order.

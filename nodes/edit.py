@@ -14,7 +14,7 @@ from interlock.nodes.requests import load_request_and_answer, rejection_result, 
 from interlock.nodes.tools_results import (
     CALL,
     earlier_calls,
-    policy_decision,
+    policy_decision_record,
     record_call_decision,
     record_person_decision,
 )
@@ -63,14 +63,14 @@ class EditStrings:
 
     old: str
     new: str
-    expected: int | None
+    expected_count: int | None
 
 
 @dataclass(frozen=True)
 class Edit:
     """An edit being tried on the current content. `file` is null if there is none."""
 
-    shown: str
+    shown_path: str
     path: str
     file: TextFile | None
     data: bytes
@@ -86,16 +86,16 @@ class Edit:
         """sha256 of the bytes; empty: no file."""
         return sha256(self.data).hexdigest() if self.file else ""
 
-    async def at(
+    async def place(
         self, find: Callable[..., PlacedEdit | EditProblem] = place_edit
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
-        texts = (self.shown, self.text, self.strings.old, self.strings.new, self.strings.expected)
+        texts = (self.shown_path, self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
 
-    async def repaired(self) -> PlacedEdit | None:
+    async def place_corrected(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
-        texts = (self.text, self.strings.old, self.strings.new, self.strings.expected)
+        texts = (self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
 
 
@@ -109,7 +109,7 @@ DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the 
 """What shows that somebody else changed the file."""
 
 
-def external_change(edit: Edit | ToolResult, state: EditState) -> str:
+def external_change_evidence(edit: Edit | ToolResult, state: EditState) -> str:
     """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
     if isinstance(edit, ToolResult):
         return DIFFERENCES[0]
@@ -127,19 +127,19 @@ def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
 
 async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
-    call, tried = deps.journal.call(call_key_of(state)), current_strings(deps, state)
+    call, tried = deps.journal.call(call_key_of(state)), strings_to_try(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
     earlier = [] if state.get("source") else earlier_calls(deps, state["message"], state["index"])
-    found = await deps.toolset.file(call, earlier)
+    found = await deps.toolset.read_file_to_edit(call, earlier)
     if isinstance(found, ToolResult):
         return found
     file = None if found.data is None else decode_text_file(found.data)
     return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
 
 
-def current_strings(deps: Deps, state: EditState) -> EditStrings:
+def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
     """The call's own strings, or the helper's."""
     args = deps.journal.call(call_key_of(state)).args
     expected = args.get("expected_replacements", 1)
@@ -156,13 +156,13 @@ def current_strings(deps: Deps, state: EditState) -> EditStrings:
     return EditStrings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
 
 
-def tried_call(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
+def amend_with_tried_strings(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
     key = call_key_of(state)
     call = deps.journal.call(key)
     if not state.get("helper"):
         return key, call
-    tried = current_strings(deps, state)
+    tried = strings_to_try(deps, state)
     args = {**call.args, "old_string": tried.old, "new_string": tried.new}
     amended = CallView(id=call.id, name=call.name, args=args)
     deps.journal.amend(key.next, amended)
@@ -177,7 +177,7 @@ def edit_error(code: str, message: str) -> dict[str, str]:
     }
 
 
-async def ask_helper(
+async def ask_edit_helper(
     runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
 ) -> HelperAnswer[T] | None:
     """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
@@ -231,12 +231,12 @@ async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
 def _uneditable_problem(edit: Edit) -> EditProblem | None:
     old, new = edit.strings.old, edit.strings.new
     if edit.file is None and old:
-        text = f"No file {edit.shown!r}. Find it with glob; to create it leave old_string empty."
+        text = f"No file {edit.shown_path!r}. Find it with glob; to create it leave old_string empty."
         return EditProblem("file_not_found", text)
     if wrong := unusable_strings_problem(old, new):
         return wrong
     if edit.file is not None and not old:
-        return existing_file_problem(edit.shown, edit.file)
+        return existing_file_problem(edit.shown_path, edit.file)
     return None
 
 
@@ -255,7 +255,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "wrong count", "error": edit_error("external_change", edit.content)}
-    at = await edit.at()
+    at = await edit.place()
     if not isinstance(at, EditProblem):
         record_step_reason(runtime, at.strategy_label)
         return {"label": "right count"}
@@ -274,7 +274,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    if at := await edit.repaired():
+    if at := await edit.place_corrected():
         record_step_reason(runtime, at.strategy_label)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
@@ -289,22 +289,22 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "not found"}
     tried = edit.strings
     prompt = load_prompt("edit/correct_target").parts(
-        file=edit.shown,
+        file=edit.shown_path,
         content=await asyncio.to_thread(excerpt_around, edit.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
-    asked = await ask_helper(runtime, state, "edit_target", TargetAnswer, prompt)
+    asked = await ask_edit_helper(runtime, state, "edit_target", TargetAnswer, prompt)
     if asked is None:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
         place_edit,
-        edit.shown,
+        edit.shown_path,
         edit.text,
         snippet,
         tried.new,
-        tried.expected,
+        tried.expected_count,
         work=Work(),
         only_exact=True,
     )
@@ -313,13 +313,13 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     new = reindent_to_place(edit.text, snippet, first_indent(tried.old), tried.new)
     return {
         "label": "found",
-        **_use_helper_strings(
+        **_record_helper_strings(
             runtime, "edit_target", MeantEdit(corrected_target_snippet=snippet, new_string=new)
         ),
     }
 
 
-def _use_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
+def _record_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
     """A helper's strings as they are tried from here on."""
     record = Message(role="assistant", content=answer.model_dump_json())
     return {"helper": runtime.context.transcript.append("", [record]), "helper_role": role}
@@ -334,7 +334,7 @@ def _use_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel) ->
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
-    differs = external_change(await load_edit(runtime.context, state), state)
+    differs = external_change_evidence(await load_edit(runtime.context, state), state)
     if not differs:
         return {"label": "same"}
     record_step_reason(runtime, differs)
@@ -356,14 +356,14 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if isinstance(edit, ToolResult):
         return {"label": "no answer"}
     prompt = load_prompt("edit/fix_edit").parts(
-        file=edit.shown,
+        file=edit.shown_path,
         instruction=str(deps.journal.call(call_key_of(state)).args.get("instruction") or "not given"),
         content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
         error=state["error"]["message"],
     )
-    asked = await ask_helper(runtime, state, "edit_fixer", FixAnswer, prompt)
+    asked = await ask_edit_helper(runtime, state, "edit_fixer", FixAnswer, prompt)
     if asked is None:
         return {"label": "no answer"}
     explained: EditState = {"explanation": asked.answer.explanation[:_EXPLANATION_CHARS]}
@@ -376,7 +376,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
         search, replace = (s.replace("\r\n", "\n") for s in (answer.search, answer.replace))
         placed_new = reindent_to_place(edit.text, search, first_indent(replace), replace)
         answer = answer.model_copy(update={"replace": placed_new})
-    return {**explained, "label": "changed strings", **_use_helper_strings(runtime, "edit_fixer", answer)}
+    return {**explained, "label": "changed strings", **_record_helper_strings(runtime, "edit_fixer", answer)}
 
 
 @node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), nondeterministic=True)
@@ -398,7 +398,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
         or unusable_strings_problem(edit.strings.old, edit.strings.new)
     ):
         return {"label": "not found"}
-    at = await edit.at()
+    at = await edit.place()
     if isinstance(at, EditProblem):
         return {"label": "not found"}
     record_step_reason(runtime, at.strategy_label)
@@ -415,13 +415,15 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
-        return _reject_edit(state, "external_change", "The file was removed after it was read. Find it.")
-    at = await edit.at(place_or_correct_edit)
+        return _refused_edit_update(
+            state, "external_change", "The file was removed after it was read. Find it."
+        )
+    at = await edit.place(place_or_correct_edit)
     if isinstance(at, EditProblem):
-        return _reject_edit(state, *at)
+        return _refused_edit_update(state, *at)
     made = await asyncio.to_thread(_edited_bytes, edit, edit.file, at)
     if isinstance(made, EditProblem):
-        return _reject_edit(state, *made)
+        return _refused_edit_update(state, *made)
     kept = await asyncio.to_thread(_result_record, edit, edit.file, at, made) if state.get("source") else None
     to_file = state.get("source") == "file"
     return {
@@ -440,11 +442,11 @@ def _edited_bytes(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditPro
     try:
         after = file.encode(apply_spans(file, at.spans))
     except UnicodeEncodeError as error:
-        text = f"{edit.shown!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
+        text = f"{edit.shown_path!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
         return EditProblem("not_text", text)
     if after == edit.data:
         line = line_number_at(edit.text, at.spans[0].start)
-        text = f"{edit.shown!r} would be the same as before: what the edit would give stands at line {line}."
+        text = f"{edit.shown_path!r} would be the same as before: what the edit would give stands at line {line}."
         return EditProblem("no_change", text)
     return after
 
@@ -455,7 +457,7 @@ def _result_record(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> 
     exact = at.strategy == "exact" and not at.correction
     kept = {
         "new_content": after[len(file.mark) :].decode(file.encoding),
-        "diff": unified_diff(edit.shown, edit.data, after),
+        "diff": unified_diff(edit.shown_path, edit.data, after),
         "old_string": edit.strings.old if exact else edit.text[first.start : first.end],
         "new_string": edit.strings.new if exact else first.new,
     }
@@ -463,7 +465,7 @@ def _result_record(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> 
     return Message(role="assistant", tool_calls=(call,))
 
 
-def _reject_edit(state: EditState, code: str, message: str) -> EditState:
+def _refused_edit_update(state: EditState, code: str, message: str) -> EditState:
     """If a helper's strings were being tried, the first error is kept."""
     error = state["error"] if state.get("helper") and state.get("error") else edit_error(code, message)
     return {"label": "refused", "error": error}
@@ -477,10 +479,10 @@ def _reject_edit(state: EditState, code: str, message: str) -> EditState:
 async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A person is asked about the edit as it would be made, i.e. with the helper's strings if they are used."""
     deps = runtime.context
-    key, call = tried_call(deps, state)
+    key, call = amend_with_tried_strings(deps, state)
     mode = state["approval_mode"]
     verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
-    record_call_decision(runtime, key, policy_decision(verdict, mode))
+    record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         text = load_prompt("run/call_denied").text(
             tool=call.name, reason=verdict.deny_message or verdict.reason
@@ -488,13 +490,13 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "denied", "error": edit_error("denied", text)}
     if verdict.decision == "allow":
         return {"label": "allowed", "error": {}}
-    return await _request_approval(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
+    return await _request_edit_approval(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
 
 
-async def _request_approval(
+async def _request_edit_approval(
     runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, asks: int
 ) -> EditState:
-    preview = await runtime.context.toolset.preview(call, [])
+    preview = await runtime.context.toolset.preview_call(call, [])
     if preview.problem is not None:
         return {"label": "denied", "error": edit_error(preview.code or "not_possible", preview.problem)}
     request = ApprovalRequest(
@@ -521,11 +523,11 @@ async def _request_approval(
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
     deps = runtime.context
-    key, _ = tried_call(deps, state)
+    key, _ = amend_with_tried_strings(deps, state)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
-        changed = any(deps.toolset.now(file.path) != file.on_disk for file in request.files)
+        changed = any(deps.toolset.current_digest(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
     return {"label": "refused", "error": edit_error("rejected", rejection_result(answer).content)}
 
@@ -537,7 +539,7 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     `docs/internals.md#unknown-outcomes`.
     """
     deps = runtime.context
-    key, call = tried_call(deps, state)
+    key, call = amend_with_tried_strings(deps, state)
     row = deps.journal.find(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:
@@ -556,7 +558,7 @@ async def _write_file(
     deps = runtime.context
     planned = row.planned if row is not None and row.state == "intent" else None
     if planned is None:
-        computed = await deps.toolset.plan(call)
+        computed = await deps.toolset.plan_change(call)
         if isinstance(computed, ToolResult):
             return computed
         if (computed.before or "") != seen:
@@ -565,7 +567,7 @@ async def _write_file(
         deps.journal.intend(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)
-    return await await_despite_cancel(deps.toolset.run(run))
+    return await await_despite_cancel(deps.toolset.run_call(run))
 
 
 def _file_changed_result(call: CallView) -> ToolResult:

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pydantic import JsonValue, TypeAdapter
 
-from interlock.nodes.current_run import current_deps, current_runtime, current_task_info, park_node
+from interlock.nodes.current_run import current_deps, current_runtime, current_task_info, park_until_answered
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import GRACE_S, Deps, Stopped, await_despite_cancel
 from interlock.state.errors import UserError
@@ -45,7 +45,7 @@ async def effect(
     function is just called. Raises `UserError` for a key that is empty or in use, `RunError` for a result that can't be
     stored.
     """
-    if (entry := _open_entry(runtime, key, idempotent)) is None:
+    if (entry := _new_effect_entry(runtime, key, idempotent)) is None:
         found = function(*args, **kwargs)
         return await found if inspect.isawaitable(found) else found
     return await run_effect(entry, function, args, kwargs)
@@ -55,7 +55,7 @@ def effect_sync(
     runtime: Any, key: str, function: Callable[..., T], *args: Any, idempotent: bool = False, **kwargs: Any
 ) -> T:
     """Like `effect`, for nodes and tools without `async`."""
-    if (entry := _open_entry(runtime, key, idempotent)) is None:
+    if (entry := _new_effect_entry(runtime, key, idempotent)) is None:
         return function(*args, **kwargs)
     return run_effect_sync(entry, function, args, kwargs)
 
@@ -111,10 +111,10 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
     A thread can't be stopped: once it has begun, it is waited for, however often the run is stopped meanwhile. A
     coroutine has `GRACE_S` to end by itself; cancelled then, its outcome is unknown.
     """
-    while earlier := entry.begin():
+    while earlier := entry.claim_or_earlier_end():
         await asyncio.wait({asyncio.wrap_future(earlier)})
     try:
-        if entry.is_done(function, args, kwargs):
+        if entry.has_result(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
             return await await_despite_cancel(
@@ -127,27 +127,27 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
             return await await_despite_cancel(_journal_when_done(entry, found), entry.grace_s)
         return found
     finally:
-        entry.end()
+        entry.release_claim()
 
 
 def run_effect_sync(entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """As `carry_out`, in a thread. Raises `Stopped` if the run is stopping."""
-    while earlier := entry.begin():
+    """As `run_effect`, in a thread. Raises `Stopped` if the run is stopping."""
+    while earlier := entry.claim_or_earlier_end():
         earlier.result()
     try:
-        if entry.is_done(function, args, kwargs):
+        if entry.has_result(function, args, kwargs):
             return entry.result
         if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
             raise Stopped
         return _call_and_journal(entry, function, args, kwargs)
     finally:
-        entry.end()
+        entry.release_claim()
 
 
 async def _await_and_journal(
     entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    entry.intend()
+    entry.journal_intent()
     return await _journal_when_done(entry, function(*args, **kwargs))
 
 
@@ -158,9 +158,9 @@ async def _journal_when_done(entry: "EffectEntry", work: Awaitable[Any]) -> Any:
     except Exception:
         # What a cancelled function raises doesn't say how far it came.
         if not (task and task.cancelling()):
-            entry.fail()
+            entry.journal_failure()
         raise
-    return entry.finish(result)
+    return entry.journal_result(result)
 
 
 def _call_and_journal(
@@ -173,16 +173,16 @@ def _call_and_journal(
     """Call the function, unless the run was stopped while this waited for a free thread."""
     if stop and stop.is_set():
         return None
-    entry.intend()
+    entry.journal_intent()
     try:
         result = function(*args, **kwargs)
     except Exception:
-        entry.fail()
+        entry.journal_failure()
         raise
-    return result if inspect.isawaitable(result) else entry.finish(result)
+    return result if inspect.isawaitable(result) else entry.journal_result(result)
 
 
-async def wait_for_effects(run: str) -> None:
+async def wait_for_running_effects(run: str) -> None:
     """Wait for the effects of a run that nobody waits for any more: those of a node that took too long."""
     while left := _running_effect_ends(run):
         await asyncio.wait({asyncio.wrap_future(end) for end in left})
@@ -199,14 +199,14 @@ def _running_effect_ends(run: str) -> "list[Future[None]]":
         return [end for (of, _, _), (_, end) in _under_way.items() if of == run]
 
 
-def _open_entry(runtime: Any, key: str, idempotent: bool) -> "EffectEntry | None":
+def _new_effect_entry(runtime: Any, key: str, idempotent: bool) -> "EffectEntry | None":
     """None: no run of Interlock."""
     if (deps := current_deps(runtime)) is None:
         return None
     if not key:
         raise UserError("effect needs a key: a string that names it within its step.")
     info = current_task_info(f"Effect {key!r}", deps, runtime)
-    return EffectEntry(deps, info.task_id, key, node_path(info), idempotent, attempt=info.node_attempt)
+    return EffectEntry(deps, info.task_id, key, node_path(info), idempotent, node_attempt=info.node_attempt)
 
 
 def node_path(info: Any) -> str:
@@ -226,77 +226,77 @@ class EffectEntry:
     deps: Deps
     task: str
     key: str
-    place: str
+    node_path: str
     """Names of the nodes around it, the outermost first."""
     idempotent: bool
-    about: CallView | None = None
+    tool_call: CallView | None = None
     """The call that it is; None: a function of a node."""
-    attempt: int = 1
+    node_attempt: int = 1
     """Of the node: one that took too long may still be at it when the next one begins."""
     grace_s: float | None = GRACE_S
     """Seconds that a coroutine has to end once it is cancelled; None: nothing can cut it short."""
     result: Any = None
 
     @property
-    def _where(self) -> tuple[str, str, str]:
+    def _identity(self) -> tuple[str, str, str]:
         return (self.deps.info.run, self.task, self.key)
 
-    def begin(self) -> "Future[None] | None":
+    def claim_or_earlier_end(self) -> "Future[None] | None":
         """Mark it as under way, or return the end of an earlier attempt that is still at it.
 
         Raises `UserError` if this attempt of the node is at it already.
         """
         with _one:
-            if self._where not in _under_way:
-                _under_way[self._where] = (self.attempt, Future())
+            if self._identity not in _under_way:
+                _under_way[self._identity] = (self.node_attempt, Future())
                 return None
-            attempt, end = _under_way[self._where]
-        if attempt == self.attempt:
+            attempt, end = _under_way[self._identity]
+        if attempt == self.node_attempt:
             raise UserError(
                 f"Effect {self.key!r} is under way twice in one step. Give each effect a key of its own."
             )
         return end
 
-    def end(self) -> None:
+    def release_claim(self) -> None:
         with _one:
-            _, end = _under_way.pop(self._where)
+            _, end = _under_way.pop(self._identity)
         end.set_result(None)
 
-    def is_done(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    def has_result(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
-        row = journal.find(self.task, self.key, self.place)
+        row = journal.find(self.task, self.key, self.node_path)
         if row is None or row.state == "failed":
             return False
         if row.state == "done":
             self.result = row.result
             return True
-        if self.idempotent or not self._should_skip(function, args, kwargs, row.attempt):
+        if self.idempotent or not self._does_person_skip(function, args, kwargs, row.attempt):
             return False
         journal.finish(self.task, self.key, None)
         return True
 
-    def intend(self) -> None:
+    def journal_intent(self) -> None:
         """Journal that the function is called now: what still waits for a thread hasn't begun."""
-        self.deps.effects.intend(self.task, self.key, self.place)
+        self.deps.effects.intend(self.task, self.key, self.node_path)
 
-    def fail(self) -> None:
+    def journal_failure(self) -> None:
         self.deps.effects.fail(self.task, self.key)
 
-    def finish(self, result: Any) -> Any:
+    def journal_result(self, result: Any) -> Any:
         self.deps.effects.finish(self.task, self.key, result)
         return result
 
-    def _should_skip(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
+    def _does_person_skip(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
         name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
         given = (
             _arguments_for_person(function, args, kwargs, self.deps.effects.redact)
-            if self.about is None
+            if self.tool_call is None
             else {}
         )
-        about = self.about or CallView(id=name, name=self.key, args=given)
-        where = [] if self.about else [f"effect {self.key} of {self.place}"]
+        about = self.tool_call or CallView(id=name, name=self.key, args=given)
+        where = [] if self.tool_call else [f"effect {self.key} of {self.node_path}"]
         request = ApprovalRequest(
             key=name,
             what="outcome",
@@ -309,7 +309,7 @@ class EffectEntry:
         )
         self.deps.approvals.ask(request)
         if (answer := self.deps.approvals.answer(name)) is None:
-            park_node(name)
+            park_until_answered(name)
         return answer.choice == "reject"
 
 

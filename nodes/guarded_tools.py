@@ -26,17 +26,17 @@ from interlock.nodes.current_run import (
     call_in_run_loop,
     current_deps,
     current_task_info,
-    park_node,
+    park_until_answered,
     submit_to_run_loop,
 )
 from interlock.nodes.effects import EffectEntry, node_path, run_effect, run_effect_sync
 from interlock.nodes.hooks import request_hook_outcome, wrap_hook_text
-from interlock.nodes.requests import fire_notification_hooks, rejection_result, write_request
-from interlock.nodes.tools_approval import store_grant
+from interlock.nodes.requests import fire_request_notification_hooks, rejection_result, write_request
+from interlock.nodes.tools_approval import store_always_choice
 from interlock.nodes.tools_results import (
     hook_names,
     hook_reason,
-    policy_decision,
+    policy_decision_record,
     record_argument_change,
     record_call_decision,
     record_hook_decision,
@@ -84,19 +84,19 @@ class GuardedCall:
     def deps(self) -> Deps:
         return self.runtime.context
 
-    def at(self, attempt: int) -> CallKey:
+    def attempt_key(self, attempt: int) -> CallKey:
         return CallKey(message=f"{self.task}:{self.key}", index=0, attempt=attempt)
 
-    def request(self, attempt: int) -> str:
-        return self.request_of(self.task, self.key, attempt)
+    def request_key(self, attempt: int) -> str:
+        return self.request_key_of(self.task, self.key, attempt)
 
     @staticmethod
-    def request_of(task: str, key: str, attempt: int) -> str:
+    def request_key_of(task: str, key: str, attempt: int) -> str:
         """The key of what a person is asked of an attempt."""
         return f"interrupt:call:{task}:{key}:{attempt}"
 
     @property
-    def hooks(self) -> Any:
+    def hook_state(self) -> Any:
         return {"hooked": self.deps.hooks.configured}
 
 
@@ -106,12 +106,12 @@ async def admit_call(call: GuardedCall) -> CallView:
     while True:
         verdict = await _policy_verdict(call, attempt)
         asked = (
-            call.deps.approvals.get(call.request(attempt)) is not None
+            call.deps.approvals.get(call.request_key(attempt)) is not None
         )  # its answer counts, whatever is allowed now
         must_ask, reason = asked or (verdict.decision == "ask" and not by_person), verdict.reason
-        if is_hooked(call.hooks, "BeforeTool") and hooked != attempt:
+        if is_hooked(call.hook_state, "BeforeTool") and hooked != attempt:
             hooked = attempt
-            outcome = await _fire_hooks(call, "BeforeTool", attempt, {"tool_input": call.view.args})
+            outcome = await _fire_call_hooks(call, "BeforeTool", attempt, {"tool_input": call.view.args})
             if changed := _call_changed_by_hook(call, outcome, attempt):
                 call.view, attempt, hooked, by_person = changed, attempt + 1, attempt + 1, False
                 continue
@@ -119,7 +119,7 @@ async def admit_call(call: GuardedCall) -> CallView:
                 must_ask, reason = True, f"{hook_names(outcome)} asks: {hook_reason(outcome)}"
         if not must_ask:
             return call.view
-        answer = await _person_answer(call, attempt, verdict, reason)
+        answer = await _answer_or_park(call, attempt, verdict, reason)
         if answer.choice != "modify":
             return call.view
         call.view = call.view.model_copy(update={"args": answer.args or {}})
@@ -135,7 +135,7 @@ async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     granted = next((rule for rule in rules if rule == own), None)
     if verdict.decision == "ask" and granted and _can_grant_always(deps, verdict):
         verdict = verdict.model_copy(update={"decision": "allow", "session": granted})
-    record_call_decision(call.runtime, call.at(attempt), policy_decision(verdict, mode))
+    record_call_decision(call.runtime, call.attempt_key(attempt), policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         raise RefusedError(load_prompt("run/call_denied").text(tool=call.view.name, reason=why))
@@ -151,7 +151,7 @@ def _can_grant_always(deps: Deps, verdict: Verdict) -> bool:
     )
 
 
-async def _fire_hooks(
+async def _fire_call_hooks(
     call: GuardedCall, event: HookEvent, attempt: int, payload: Mapping[str, JsonValue]
 ) -> HookOutcome:
     """What the hooks say. Raises `RefusedError` if they block the call, `HookError` if they stop the run."""
@@ -160,8 +160,8 @@ async def _fire_hooks(
     outcome = await call.deps.hooks.fire(event, key, about, subject=name, emit=emit)
     if outcome.unknown:
         request_hook_outcome(outcome.unknown, call.runtime)
-        park_node(outcome.unknown)
-    record_hook_decision(call.runtime, call.at(attempt), event, outcome)
+        park_until_answered(outcome.unknown)
+    record_hook_decision(call.runtime, call.attempt_key(attempt), event, outcome)
     if outcome.stop is not None:
         raise HookError(
             f"{event} {hook_names(outcome)} stopped the run: {hook_reason(outcome)}", "stopped_by_hook"
@@ -177,30 +177,30 @@ def _call_changed_by_hook(call: GuardedCall, outcome: HookOutcome, attempt: int)
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.view.args:
         return None
-    record_argument_change(call.runtime, call.at(attempt), "hook", attempt + 1, hook_names(outcome))
+    record_argument_change(call.runtime, call.attempt_key(attempt), "hook", attempt + 1, hook_names(outcome))
     return call.view.model_copy(update={"args": args})
 
 
-async def _person_answer(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
+async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
     """A person's answer; parks the run until there is one. Raises `RefusedError` for a rejection."""
-    deps, key = call.deps, call.request(attempt)
+    deps, key = call.deps, call.request_key(attempt)
     request = deps.approvals.get(key)
     if request is None:
         request = await _approval_request(call, key, verdict, reason)
         write_request(call.runtime, request)
-        if is_hooked(call.hooks, "Notification"):
-            await fire_notification_hooks(deps, request, call.runtime.stream_writer)
+        if is_hooked(call.hook_state, "Notification"):
+            await fire_request_notification_hooks(deps, request, call.runtime.stream_writer)
     if (answer := deps.approvals.answer(key)) is None:
         await _park_with_siblings(deps.info.run, call.task, key)
     assert answer is not None
     record_person_decision(
-        call.runtime, call.at(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0
+        call.runtime, call.attempt_key(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0
     )
     if answer.choice == "reject":
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
     rule = own or deps.policy.always_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
-    await store_grant(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
+    await store_always_choice(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 
@@ -219,7 +219,7 @@ async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reaso
         kind="approval",
         call=call.view,
         reason=reason,
-        preview=call_preview(call.view),
+        preview=call_arguments_text(call.view),
         parts=verdict.parts,
         choices=tuple(choices),
         always=always,
@@ -227,17 +227,17 @@ async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reaso
     )
 
 
-def call_preview(view: CallView) -> str:
+def call_arguments_text(view: CallView) -> str:
     """The call for people: an argument a line."""
     return "\n".join(f"{name}: {value}" for name, value in view.args.items())
 
 
-async def hook_addition(call: GuardedCall, response: JsonValue) -> str:
+async def fire_after_tool_hooks(call: GuardedCall, response: JsonValue) -> str:
     """What hooks add to the result for the model; empty: nothing. Raises `RefusedError` if they block it."""
-    if not is_hooked(call.hooks, "AfterTool"):
+    if not is_hooked(call.hook_state, "AfterTool"):
         return ""
     payload: dict[str, JsonValue] = {"tool_input": call.view.args, "tool_response": response}
-    outcome = await _fire_hooks(call, "AfterTool", 1, payload)
+    outcome = await _fire_call_hooks(call, "AfterTool", 1, payload)
     return wrap_hook_text(outcome.context) if outcome.context else ""
 
 
@@ -271,7 +271,7 @@ async def _park_with_siblings(run: str, task: str, key: str) -> None:
     """Park once each call of the task is over or asks, too: a call that runs on would be cut, and nothing be known."""
     group = _groups.get((run, task))
     if group is None or NESTED.get():
-        park_node(key)
+        park_until_answered(key)
     await asyncio.sleep(_SETTLE_S)
     group.asking.append(key)
     group.changed.set()
@@ -280,7 +280,9 @@ async def _park_with_siblings(run: str, task: str, key: str) -> None:
             group.changed.clear()
             await group.changed.wait()
         group.parked = group.parked or (*group.asking,)
-        park_node(*group.parked)  # the same from each: LangGraph keeps the one that it hears of first
+        park_until_answered(
+            *group.parked
+        )  # the same from each: LangGraph keeps the one that it hears of first
     finally:
         group.asking.remove(key)
 
@@ -296,7 +298,9 @@ _RISKS = ("read", "write", "execute", "network")
 def guard_tool_node(node: Any) -> None:
     """Guard the tools of a `ToolNode`, in runs that ask for it (`--guard`)."""
     by_name: dict[str, BaseTool] = node.tools_by_name
-    by_name.update({name: _guard_tool(tool, "execute", asked_for=True) for name, tool in by_name.items()})
+    by_name.update(
+        {name: _guard_tool(tool, "execute", only_with_flag=True) for name, tool in by_name.items()}
+    )
 
 
 def guarded(
@@ -316,27 +320,29 @@ def guarded(
     return found
 
 
-def _to_tool(one: Any) -> BaseTool:
-    if isinstance(one, BaseTool):
-        return one
-    if callable(one):
-        return made_tool(one)
-    raise SetupError(f"guarded: {one!r} isn't a tool; expected a LangChain tool or a function.")
+def _to_tool(tool_or_function: Any) -> BaseTool:
+    if isinstance(tool_or_function, BaseTool):
+        return tool_or_function
+    if callable(tool_or_function):
+        return made_tool(tool_or_function)
+    raise SetupError(f"guarded: {tool_or_function!r} isn't a tool; expected a LangChain tool or a function.")
 
 
-def _guard_tool(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: bool = False) -> BaseTool:
-    """`asked_for`: only in runs with `--guard`."""
+def _guard_tool(
+    tool: BaseTool, risks: Risk | Mapping[str, Risk], *, only_with_flag: bool = False
+) -> BaseTool:
+    """`only_with_flag`: only in runs with `--guard`."""
     if hasattr(type(tool), "interlock_risk"):
         return tool
     risk = risks if isinstance(risks, str) else risks.get(tool.name, "execute")
     if risk not in _RISKS:
         raise SetupError(f"guarded: the risk {risk!r} of {tool.name!r} is none of {', '.join(_RISKS)}.")
     copy = tool.model_copy()
-    object.__setattr__(copy, "__class__", _guarded_class(type(tool), risk, asked_for))
+    object.__setattr__(copy, "__class__", _guarded_class(type(tool), risk, only_with_flag))
     return copy
 
 
-def _guarded_class(own: Any, risk: Risk, asked_for: bool) -> type:
+def _guarded_class(own: Any, risk: Risk, only_with_flag: bool) -> type:
     """A class of tools that asks before it runs what `own` runs."""
 
     async def arun(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
@@ -349,15 +355,15 @@ def _guarded_class(own: Any, risk: Risk, asked_for: bool) -> type:
 
     @wraps(own._arun if own._arun is not BaseTool._arun else own._run)  # pyright: ignore[reportPrivateUsage]
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _open_invocation(self, risk, asked_for, args, kwargs)) is None:
+        if (under := _new_invocation(self, risk, only_with_flag, args, kwargs)) is None:
             return await own._arun(self, *args, **kwargs)
-        return await under.ended(partial(own._arun, self))
+        return await under.run_guarded(partial(own._arun, self))
 
     @wraps(own._run)
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _open_invocation(self, risk, asked_for, args, kwargs)) is None:
+        if (under := _new_invocation(self, risk, only_with_flag, args, kwargs)) is None:
             return own._run(self, *args, **kwargs)
-        return under.ended_sync(partial(own._run, self))
+        return under.run_guarded_sync(partial(own._run, self))
 
     methods = {"arun": wraps(own.arun)(arun), "run": wraps(own.run)(run), "_arun": _arun, "_run": _run}
     return type(
@@ -367,11 +373,11 @@ def _guarded_class(own: Any, risk: Risk, asked_for: bool) -> type:
     )
 
 
-def _open_invocation(
-    tool: Any, risk: Risk, asked_for: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+def _new_invocation(
+    tool: Any, risk: Risk, only_with_flag: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> "_ToolInvocation | None":
     """None: outside a run, or the tool's own code calls its other half."""
-    if _HANDED.get() or (deps := current_deps()) is None or (asked_for and not deps.info.guard):
+    if _HANDED.get() or (deps := current_deps()) is None or (only_with_flag and not deps.info.guard):
         return None
     info = current_task_info(f"The tool {tool.name!r}", deps)
     # The arguments that a model gives; LangGraph gives others.
@@ -410,7 +416,7 @@ def _earlier_version_key(name: str, call: str, order: int, deps: Deps, info: Any
     """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
     for place in count():
         key = f"{name}.{place}"
-        request = deps.approvals.get(GuardedCall.request_of(info.task_id, key, 1))
+        request = deps.approvals.get(GuardedCall.request_key_of(info.task_id, key, 1))
         if request is None:
             break
         if call and request.call.id == call:
@@ -428,10 +434,10 @@ class _ToolInvocation:
     entry: EffectEntry
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    asked: dict[str, JsonValue]
+    model_args: dict[str, JsonValue]
     """The arguments that the model gave."""
 
-    async def ended(self, work: Callable[..., Any]) -> Any:
+    async def run_guarded(self, work: Callable[..., Any]) -> Any:
         """What the tool returned, or why it wasn't run."""
         place = (self.call.deps.info.run, self.call.task)
         enter_call(*place)
@@ -444,11 +450,11 @@ class _ToolInvocation:
 
             return await self._with_hook_addition(await run_effect(self.entry, run, (), {}))
         except RefusedError as refused:
-            return self._answer(str(refused))
+            return self._failed_answer(str(refused))
         finally:
             leave_call(*place)
 
-    def ended_sync(self, work: Callable[..., Any]) -> Any:
+    def run_guarded_sync(self, work: Callable[..., Any]) -> Any:
         """As `ended`, in a thread."""
         place = (self.call.deps.info.run, self.call.task)
         what, instead = f"{self.tool.name}.invoke()", f"await {self.tool.name}.ainvoke()"
@@ -464,15 +470,15 @@ class _ToolInvocation:
             result = run_effect_sync(self.entry, run, (), {})
             return submit_to_run_loop(what, instead, partial(self._with_hook_addition, result)).result()
         except RefusedError as refused:
-            return self._answer(str(refused))
+            return self._failed_answer(str(refused))
         finally:
             call_in_run_loop(leave_call, *place)
 
     def _call_arguments(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call with: the caller's, with those that a person or a hook changed."""
-        if view.args == self.asked:
+        if view.args == self.model_args:
             return self.args, self.kwargs
-        self.entry.about = view
+        self.entry.tool_call = view
         new: dict[str, Any] = dict(view.args)
         schema = self.tool.tool_call_schema
         if isinstance(schema, type) and issubclass(schema, BaseModel):
@@ -492,13 +498,13 @@ class _ToolInvocation:
     async def _with_hook_addition(self, result: list[Any] | None) -> Any:
         if result is None:  # a person said to skip it
             cause = "the run was killed or stopped while this call ran."
-            return self._answer(load_prompt("run/call_unknown_outcome").text(cause=cause))
+            return self._failed_answer(load_prompt("run/call_unknown_outcome").text(cause=cause))
         (value,) = result
         shown: JsonValue = _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
-        more = await hook_addition(self.call, {"llmContent": shown})
+        more = await fire_after_tool_hooks(self.call, {"llmContent": shown})
         return f"{value}\n\n{more}" if more and isinstance(value, str) else value
 
-    def _answer(self, text: str) -> Any:
+    def _failed_answer(self, text: str) -> Any:
         """The text as the tool's failed result; for a caller that isn't a model, as its value."""
         call_id = _CALL_ID.get()
         answer: Any = text

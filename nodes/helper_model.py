@@ -63,7 +63,7 @@ async def ask_text(
 
 async def ask_json(
     runtime: Runtime[Deps],
-    kind: type[T],
+    answer_type: type[T],
     role: str,
     messages: Sequence[Message],
     head: str,
@@ -75,16 +75,16 @@ async def ask_json(
     `messages`: the system message first; the last one asks. The reply is recorded after `head`. `timeout_s`: for all
     attempts and the waits between them. `attempts`: to connect, per request, and requests until the shape is right.
     """
-    task, schema = requesting_task(runtime, role), kind.model_json_schema()
+    task, schema = requesting_task(runtime, role), answer_type.model_json_schema()
     # Replies are recorded by task, so each request of this node needs its own name.
     names = [f"{task}#{attempt}" if attempt else task for attempt in range(attempts)]
     calls = [ModelCall(name, role, head, messages, schema=schema, attempts=attempts) for name in names]
 
     def answered(reply: Reply) -> HelperAnswer[T] | None:
-        answer = parse_json_as(reply.message.text, kind)
+        answer = parse_json_as(reply.message.text, answer_type)
         return HelperAnswer(reply.record, answer) if answer else None
 
-    return await _first_usable_reply(runtime, calls, timeout_s, kind.__name__, answered)
+    return await _first_usable_reply(runtime, calls, timeout_s, answer_type.__name__, answered)
 
 
 async def _first_usable_reply(
@@ -92,7 +92,7 @@ async def _first_usable_reply(
     calls: Sequence[ModelCall],
     timeout_s: float,
     kind: str,
-    taken: Callable[[Reply], R | None],
+    parse: Callable[[Reply], R | None],
 ) -> R | None:
     """The first usable reply to one of the calls, parsed by `taken`."""
     problem = ""
@@ -102,7 +102,7 @@ async def _first_usable_reply(
                 left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
                 reply = await request_reply(replace(call, timeout_s=left_s), runtime)
                 problem = unusable_reason(reply)
-                if not problem and (answer := taken(reply)):
+                if not problem and (answer := parse(reply)):
                     return answer
                 problem = problem or f"the answer is no {kind}"
     except TimeoutError:
@@ -113,12 +113,12 @@ async def _first_usable_reply(
     return None
 
 
-def parse_json_as(text: str, kind: type[T]) -> T | None:
+def parse_json_as(text: str, answer_type: type[T]) -> T | None:
     """The JSON object in `text`, bare or in one fenced block; None if it isn't of shape `kind`."""
     text = text.strip()
     fenced = _FENCED.fullmatch(text)
     try:
         value: Any = json.loads(fenced[1] if fenced else text)
-        return kind.model_validate(value) if isinstance(value, dict) else None
+        return answer_type.model_validate(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError, ValidationError):
         return None

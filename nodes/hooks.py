@@ -29,7 +29,7 @@ _NAME_CHARS = 80
 Node = Callable[..., Awaitable[Any]]
 
 
-class FiringOpenError(Exception):
+class HooksUnansweredError(Exception):
     """The hooks haven't answered: a person is asked, then the node runs again with the same `key`."""
 
     def __init__(self, event: HookEvent, key: str, request: str) -> None:
@@ -45,7 +45,7 @@ class PromptEnd(TypedDict):
     error: dict[str, str]
 
 
-def fires(
+def hook_node(
     *,
     reads: tuple[str, ...],
     writes: tuple[str, ...] = (),
@@ -59,7 +59,7 @@ def fires(
         async def fire(state: Any, runtime: Runtime[Deps]) -> Any:
             try:
                 update = await function(state, runtime)
-            except FiringOpenError as still_open:
+            except HooksUnansweredError as still_open:
                 waits = {"hook_event": still_open.event, "hook_key": still_open.key}
                 return {**waits, "approval": still_open.request, "label": "unknown"}
             return {"hook_event": "", "hook_key": "", **update}
@@ -84,7 +84,7 @@ class SessionHooks(RunChannels, total=False):
     """Key of the request about that firing."""
 
 
-class SessionHooksInTalk(SessionHooks, total=False):
+class SessionHooksInConversation(SessionHooks, total=False):
     head: str
 
 
@@ -99,11 +99,13 @@ async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionH
 
 
 @node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"), group="hooks")
-async def session_start_in_talk(state: SessionHooksInTalk, runtime: Runtime[Deps]) -> SessionHooksInTalk:
+async def session_start_in_conversation(
+    state: SessionHooksInConversation, runtime: Runtime[Deps]
+) -> SessionHooksInConversation:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
     fired_update, context = await _fire_session_start(state, runtime)
-    update: SessionHooksInTalk = {**fired_update}
+    update: SessionHooksInConversation = {**fired_update}
     if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
         update["head"] = transcript.append(state["head"], [hook_context_message(context)])
     return update
@@ -159,18 +161,20 @@ async def fire_hooks(
 ) -> HookOutcome:
     """Fire an event, keyed by the graph's task; after a person was asked, with the first firing's key.
 
-    Raises `FiringOpenError`, which `fires` turns into the node's update.
+    Raises `HooksUnansweredError`, which `hook_node` turns into the node's update.
     """
     key = state.get("hook_key") or f"{event}:{requesting_task(runtime, event)}"
     emit = runtime.stream_writer
     outcome = await runtime.context.hooks.fire(event, key, payload, subject=subject, emit=emit)
     if outcome.unknown:
-        raise FiringOpenError(event, key, outcome.unknown)
+        raise HooksUnansweredError(event, key, outcome.unknown)
     return outcome
 
 
-def prompt_end(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> PromptEnd | None:
-    """How a stop or a block ends the prompt, reported to people; None: continue. `what` would have been next."""
+def prompt_end_update(
+    event: HookEvent, outcome: HookOutcome, next_step: str, runtime: Runtime[Deps]
+) -> PromptEnd | None:
+    """How a stop or a block ends the prompt, reported to people; None: continue. `next_step` would have been next."""
     if outcome.stop is not None:
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
@@ -180,7 +184,9 @@ def prompt_end(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runti
     if outcome.decision == "block":
         reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
-        return _make_prompt_end("blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {what}", reason)
+        return _make_prompt_end(
+            "blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {next_step}", reason
+        )
     return None
 
 
@@ -192,7 +198,9 @@ def _make_prompt_end(
     return {"label": label, "turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
 
 
-def warn_about_hook(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
+def warn_hook_request_ignored(
+    event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]
+) -> None:
     """Warn people that something a hook requested isn't done."""
     text = f"What the {_hook_in_words(event, outcome)} asked for isn't done: {problem}."
     runtime.stream_writer(ErrorEvent(severity="warning", message=text))
@@ -228,7 +236,7 @@ async def _fire_session_hooks(
     before: HookWait = {"hook_key": state.get("session_key", "")}
     try:
         outcome = await fire_hooks(event, payload, before, runtime, subject)
-    except FiringOpenError as still_open:
+    except HooksUnansweredError as still_open:
         key, request = still_open.key, still_open.request
         return {"session_event": event, "session_key": key, "session_request": request}, HookOutcome()
     return {"session_event": "", "session_key": "", "session_request": ""}, outcome
@@ -238,14 +246,14 @@ async def _fire_session_start(state: SessionHooks, runtime: Runtime[Deps]) -> tu
     """The update for SessionStart, and its hooks' context for the model. Raises `HookError` if one refuses."""
     source = state.get("session", "startup")
     update, outcome = await _fire_session_hooks("SessionStart", {"source": source}, source, state, runtime)
-    if end := prompt_end("SessionStart", outcome, "the run", runtime):
+    if end := prompt_end_update("SessionStart", outcome, "the run", runtime):
         raise HookError(end["error"]["message"], end["turn_status"])
     return update, outcome.context
 
 
-def request_hook_outcome(unknown: str, runtime: Runtime[Deps]) -> None:
+def request_hook_outcome(request_key: str, runtime: Runtime[Deps]) -> None:
     """Write the request named by `HookOutcome.unknown`. Only a person can tell; firing again reads the answer."""
-    found = runtime.context.hooks.unsettled(unknown)
+    found = runtime.context.hooks.unsettled(request_key)
     commands = "\n".join(found.commands)
     subject = f" for {found.subject}" if found.subject else ""
     reason = (
@@ -253,9 +261,9 @@ def request_hook_outcome(unknown: str, runtime: Runtime[Deps]) -> None:
         "Look, then answer redo (run them again) or skip (go on as if they hadn't been there)."
     )
     request = ApprovalRequest(
-        key=unknown,
+        key=request_key,
         kind="outcome",
-        call=CallView(id=unknown, name=found.event, args={"command": commands}),
+        call=CallView(id=request_key, name=found.event, args={"command": commands}),
         reason=reason,
         preview=commands,
         choices=("proceed_once", "reject"),

@@ -5,7 +5,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import TurnEnd, append_our_message, refusal_error, turn_end_label
+from interlock.nodes.main import TurnEnd, append_program_message, refusal_error, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.conversation import initial_conversation_state, open_refusal, refusals_of_state
 from interlock.state.deps import Deps
@@ -96,7 +96,7 @@ async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
         message = f"The model stopped before {state['file']!r} was written, after {REMINDERS} reminders."
         return {"label": "over", "status": "failed", "error": {"type": "not_written", "message": message}}
     text = render_prompt("init/remind", file=state["file"])
-    head = append_our_message(runtime, state["head"], text)
+    head = append_program_message(runtime, state["head"], text)
     return {"label": "once more", "head": head, "reminders": state["reminders"] + 1}
 
 

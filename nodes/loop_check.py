@@ -13,10 +13,10 @@ from pydantic import ConfigDict, TypeAdapter
 from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.nodes.loop_detectors import (
     StreamDetector,
-    append_key,
-    cycle_length,
+    append_call_key,
     describe_cycle,
     hash_call,
+    repeated_cycle_length,
     shorten_text,
 )
 from interlock.prompts import load_prompt
@@ -60,7 +60,7 @@ class LoopReplay:
     count: int = 0
     interval: int = INTERVAL
     next_check: int = FIRST_CHECK
-    due: bool = False
+    needs_judgement: bool = False
     """A model must judge before the next event."""
     turn: int = 0
     prompt_id: str | None = None
@@ -68,18 +68,18 @@ class LoopReplay:
     _keys: list[str] = field(default_factory=list[str])
     _names: list[str] = field(default_factory=list[str])
 
-    def take(self, event: LoopEvent) -> None:
+    def process_event(self, event: LoopEvent) -> None:
         """Process one event and append its verdict."""
         self.verdicts.append(False)
         match event:
             case PromptEvent():
                 if event.prompt_id != self.prompt_id:
-                    self._begin(event)
+                    self._begin_prompt(event)
             case ToolCallEvent():
-                self._call(event)
+                self._watch_call(event)
             case ContentEvent():
                 if found := self.stream.feed(event.text):
-                    self._note(*found)
+                    self._note_finding(*found)
             case ModelVerdictEvent():
                 self._apply_model_verdict(event)
             case _:
@@ -87,39 +87,39 @@ class LoopReplay:
                 self.stream.begin()
 
     @property
-    def check_due(self) -> bool:
+    def is_check_due(self) -> bool:
         """Whether a model's judgement would count now."""
         return self.turn >= self.next_check
 
     def apply_judgement(self, judgement: Judgement) -> None:
         """Apply a model's judgement as part of the last event."""
-        loop, self.interval = combine_judgement(judgement, self.interval)
+        loop, self.interval = outcome_of_judgement(judgement, self.interval)
         self.next_check = self.turn + self.interval
         if loop:
-            self._note("model", NO_PROGRESS)
+            self._note_finding("model", NO_PROGRESS)
 
-    def _begin(self, event: PromptEvent) -> None:
+    def _begin_prompt(self, event: PromptEvent) -> None:
         self.prompt_id, self.prompt = event.prompt_id, event.text
         self.turn, self.count, self.interval, self.next_check = 0, 0, INTERVAL, FIRST_CHECK
         self._keys = []
         self.stream.reset()
 
-    def _call(self, event: ToolCallEvent) -> None:
+    def _watch_call(self, event: ToolCallEvent) -> None:
         self.stream.reset()
-        self._keys = append_key(self._keys, hash_call(event.name, event.args))
+        self._keys = append_call_key(self._keys, hash_call(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
-        if not self.off and (length := cycle_length(self._keys)):
-            self._note("tool_call", describe_cycle(self._names, length, event.args))
+        if not self.off and (length := repeated_cycle_length(self._keys)):
+            self._note_finding("tool_call", describe_cycle(self._names, length, event.args))
 
     def _apply_model_verdict(self, event: ModelVerdictEvent) -> None:
-        if self.off or not self.check_due:
+        if self.off or not self.is_check_due:
             return
         judgement: Judgement = {"confidence": event.confidence}
         if "double_check_confidence" in event.model_fields_set:
             judgement["double"] = event.double_check_confidence
         self.apply_judgement(judgement)
 
-    def _note(self, kind: Kind, detail: str) -> None:
+    def _note_finding(self, kind: Kind, detail: str) -> None:
         self.count += 1
         self.kinds.add(kind)
         self.verdicts[-1] = True
@@ -128,7 +128,7 @@ class LoopReplay:
 
 
 class JudgementOutcome(NamedTuple):
-    loop: bool
+    is_loop: bool
     interval: int
     """Turns until the next check."""
 
@@ -143,7 +143,7 @@ async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheck
     if not state.get("events"):
         return {"label": "loop" if state.get("loop_found", {}).get("kind") == "tool_call" else "none"}
     off, limit = model.disable_loop_detection, model.max_reply_tokens
-    kinds = _scan_kinds(state, runtime.context, off, limit)
+    kinds = _loop_kinds_in_events(state, runtime.context, off, limit)
     return {"off": off, "limit": limit, "label": "loop" if "tool_call" in kinds else "none"}
 
 
@@ -152,11 +152,11 @@ async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     """Level 2: text, as for calls."""
     if not state.get("events"):
         return {"label": "loop" if state.get("loop_found") else "none"}
-    kinds = _scan_kinds(state, runtime.context, state["off"], state["limit"])
+    kinds = _loop_kinds_in_events(state, runtime.context, state["off"], state["limit"])
     return {"label": "loop" if kinds - {"tool_call"} else "none"}
 
 
-def _scan_kinds(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
+def _loop_kinds_in_events(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
     """Kinds of the loops in the events; none if a model is asked, as it may find an earlier one."""
     if state["asks"] and not off:
         return set()
@@ -175,7 +175,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     if state.get("events"):
         asks = state["asks"] and not state["off"]
         found = replay_loop_events(read_events(deps, state["events"]), judgements, asks) if asks else None
-        if found and found.due:
+        if found and found.needs_judgement:
             return {"label": "look due"}
         return {"label": "loop" if found and found.at_event is not None else "none"}
     interval = state.get("loop_interval") or INTERVAL
@@ -183,7 +183,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         return {"label": "look due", "loop_found": {}}
     loop = False
     if judgements:
-        loop, interval = combine_judgement(judgements[0], interval)
+        loop, interval = outcome_of_judgement(judgements[0], interval)
     return {
         "label": "loop" if loop else "none",
         "judgements": [],
@@ -202,7 +202,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
 )
 async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """This model's suspicion alone isn't a loop, unless the stronger model is unavailable."""
-    confidence = await ask_confidence("loop_check", state, runtime)
+    confidence = await ask_loop_confidence("loop_check", state, runtime)
     deps = runtime.context
     stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
     suspects = confidence is not None and confidence >= CONFIDENCE
@@ -218,30 +218,30 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
     """A false stop is worse than a wasted turn: if this model fails, there is no loop."""
     earlier = state.get("judgements", [])
     before: LoopCheckState = {**state, "judgements": earlier[:-1]}
-    confidence = await ask_confidence("loop_double_check", before, runtime)
+    confidence = await ask_loop_confidence("loop_double_check", before, runtime)
     return {"judgements": [*earlier[:-1], {**earlier[-1], "double": confidence}]}
 
 
 def replay_loop_events(
     events: Sequence[LoopEvent],
     judgements: Sequence[Judgement],
-    asks: bool,
+    stops_at_due_check: bool,
     limit: int = 0,
     off: bool = False,
 ) -> LoopReplay:
     """Replay all events; with `asks`, only up to the first turn whose judgement is due and missing."""
     state, left = LoopReplay(StreamDetector(limit, not off), off), list(judgements)
     for event in events:
-        state.take(event)
-        if asks and event.type == "turn" and state.check_due:
+        state.process_event(event)
+        if stops_at_due_check and event.type == "turn" and state.is_check_due:
             if not left:
-                state.due = True
+                state.needs_judgement = True
                 return state
             state.apply_judgement(left.pop(0))
     return state
 
 
-def combine_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
+def outcome_of_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
     """A loop needs both models, unless the stronger one is unavailable. A failed model counts as no loop."""
     confidence = judgement["confidence"]
     if confidence is not None and confidence >= CONFIDENCE:
@@ -255,19 +255,19 @@ def combine_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
     return JudgementOutcome(False, math.floor(5 + 10 * (1 - confidence) + 0.5))
 
 
-async def ask_confidence(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
+async def ask_loop_confidence(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
     """The model's confidence that the run is looping; None: it failed."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
     system, task = load_prompt("loop_check/look").parts(request=_last_person_text(state, deps, history))
-    messages = question_messages(system, task, recent_entries(history))
+    messages = question_messages(system, task, recent_complete_entries(history))
     found = await ask_json(runtime, Analysis, role, messages, state.get("head", ""), LOOP_TIMEOUT_S)
     return found.answer.unproductive_state_confidence if found else None
 
 
 def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
-    last = recent_entries(deps.transcript.read(state["head"])) if state.get("head") else []
+    last = recent_complete_entries(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]
     if calls:
         name, count = Counter(call.name for call in calls).most_common(1)[0]
@@ -278,7 +278,7 @@ def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     return f"; the last answer was “{shorten_text(answer)}”" if answer else ""
 
 
-def recent_entries(history: list[Message]) -> list[Message]:
+def recent_complete_entries(history: list[Message]) -> list[Message]:
     """The last 20 entries, without unanswered calls and answers without a call."""
     last = [m for m in curate_history(history) if m.role != "system"][-ENTRIES:]
     while last and last[0].role == "tool":
@@ -294,7 +294,7 @@ def _last_person_text(state: LoopCheckState, deps: Deps, history: list[Message])
     """The last message the person wrote."""
     if state.get("events"):
         events = replay_loop_events(
-            read_events(deps, state["events"]), state.get("judgements", []), asks=True
+            read_events(deps, state["events"]), state.get("judgements", []), stops_at_due_check=True
         )
         if events.prompt:
             return events.prompt

@@ -81,12 +81,12 @@ class RepetitionDetector:
         self._held: str | None = ""
         """Start of a line whose kind is undecided; None: in the middle of a line."""
         self._found = ""
-        self._begin_anew()
+        self._forget_text()
 
     def reset(self) -> None:
         """Start over: a tool call or a new prompt came."""
         self._ticks, self._code, self._held = "", False, ""
-        self._begin_anew()
+        self._forget_text()
 
     def feed(self, text: str) -> str:
         """Process a piece. Returns the repeated text, shortened, once a tenth occurrence is complete; else empty."""
@@ -98,12 +98,12 @@ class RepetitionDetector:
             if index:
                 self._code = not self._code
                 self._held = None
-                self._begin_anew()
+                self._forget_text()
             if part:
-                self._lines(part)
+                self._process_lines(part)
         return self._found
 
-    def _begin_anew(self) -> None:
+    def _forget_text(self) -> None:
         self._noise.reset()
         self._row = 0
         """Characters of a table row that may still come before it is checked like other text."""
@@ -118,7 +118,7 @@ class RepetitionDetector:
         """Distances of the occurrences judged not to be a loop at `_rejected_at`."""
         self._rejected_at = -1
 
-    def _lines(self, text: str) -> None:
+    def _process_lines(self, text: str) -> None:
         parts = text.split("\n")
         last = len(parts) - 1
         for index, part in enumerate(parts):
@@ -126,18 +126,18 @@ class RepetitionDetector:
             if self._code:
                 self._held = "" if whole else None
             elif part or whole:
-                self._line(part + "\n" if whole else part, whole)
+                self._process_line(part + "\n" if whole else part, whole)
 
-    def _line(self, part: str, whole: bool) -> None:
+    def _process_line(self, part: str, whole: bool) -> None:
         if self._held is not None:
             part = self._held + part
-            kind = line_kind(part, whole)
+            kind = classify_line(part, whole)
             if kind is LineKind.UNDECIDED:
                 self._held = part
                 return
             self._held = None
             if kind is not LineKind.TEXT:
-                self._begin_anew()
+                self._forget_text()
             if _DIRECTED.sub("", part).startswith(tuple(_BARS)):
                 self._row = _LONGEST_ROW
             if kind is LineKind.DIVIDER:
@@ -232,7 +232,7 @@ class StreamDetector:
 
     def feed(self, piece: str, thought: bool = False) -> LoopFinding | None:
         """Process a piece. Thoughts may repeat themselves, and take twice the limit, counted apart."""
-        if self._loops and (found := self._runs(piece, thought)):
+        if self._loops and (found := self._find_repetition_or_noise(piece, thought)):
             return found
         self._bytes[thought] += len(piece.encode(errors="replace"))
         limit = self._limit * (1 + thought)
@@ -243,7 +243,7 @@ class StreamDetector:
             )
         return None
 
-    def _runs(self, piece: str, thought: bool) -> LoopFinding | None:
+    def _find_repetition_or_noise(self, piece: str, thought: bool) -> LoopFinding | None:
         chants = self._chants[thought]
         if (text := chants.feed(piece)) and not thought:
             return LoopFinding("content", f"the text “{text}” was repeated again and again")
@@ -258,7 +258,7 @@ class StreamDetector:
         return None
 
 
-def line_kind(line: str, whole: bool) -> LineKind:
+def classify_line(line: str, whole: bool) -> LineKind:
     """`whole`: the line is complete; else more may come, so its kind may be undecided."""
     bare = _DIRECTED.sub("", line)
     bare = bare.rstrip() if whole else bare
@@ -280,12 +280,12 @@ def hash_call(name: str, args: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{name}:{arguments}".encode()).hexdigest()[:12]
 
 
-def append_key(keys: Sequence[str], key: str) -> list[str]:
+def append_call_key(keys: Sequence[str], key: str) -> list[str]:
     """The keys with one more, limited to what the longest cycle needs."""
     return [*keys, key][-REPEATS * LONGEST_CYCLE :]
 
 
-def cycle_length(keys: Sequence[str]) -> int:
+def repeated_cycle_length(keys: Sequence[str]) -> int:
     """Length of the cycle repeated 5 times at the end of the keys; 0: none."""
     lengths = range(1, LONGEST_CYCLE + 1)
     return next((length for length in lengths if _is_repeated(keys, length, REPEATS)), 0)
@@ -296,7 +296,7 @@ def _is_repeated(keys: Sequence[str], length: int, times: int) -> bool:
     return len(last) == times * length and all(last[i] == last[i % length] for i in range(len(last)))
 
 
-def is_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
+def is_call_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
     """Whether the last call, one of a cycle, was answered otherwise each time, but for times. Ends when all keys that
     are remembered are that cycle."""
     if _is_repeated(keys, length, REPEATS * LONGEST_CYCLE // length):

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.check import append_check_rule, label_for_check
-from interlock.nodes.hooks import fire_hooks, fires, hook_context_message, prompt_end
+from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
+from interlock.nodes.hooks import fire_hooks, hook_context_message, hook_node, prompt_end_update
 from interlock.nodes.mcp import expand_server_prompt
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.charts import ApprovalModeChart, next_state
@@ -84,7 +84,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if state.get("force"):
         return {"label": "compress", "status": "running"}
     deps = runtime.context
-    rules, phase = _plan_mode_opening(deps, state)
+    rules, phase = _plan_rules_and_phase(deps, state)
     opened: MainState = {
         **initial_prompt_state(),
         "stop": "",
@@ -157,7 +157,7 @@ def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
 
 
-def _plan_mode_opening(deps: Deps, state: MainState) -> tuple[list[Message], str]:
+def _plan_rules_and_phase(deps: Deps, state: MainState) -> tuple[list[Message], str]:
     """The rules of plan mode, if a prompt starts in it, and the current phase."""
     phase = state.get("plan_phase", "")
     if state["approval_mode"] != "plan":
@@ -168,7 +168,7 @@ def _plan_mode_opening(deps: Deps, state: MainState) -> tuple[list[Message], str
     return [Message(role="user", origin="context", content=text)], "requirements"
 
 
-@fires(
+@hook_node(
     reads=("head", "asked"),
     writes=("head", "prompt", "hook_stage", "turn_status", "error"),
     labels=("passed", "stopped", "blocked"),
@@ -178,7 +178,7 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.message(state["asked"]).text}
     outcome = await fire_hooks("BeforeAgent", payload, state, runtime)
-    if end := prompt_end("BeforeAgent", outcome, "the prompt", runtime):
+    if end := prompt_end_update("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
             return {**end}
         without = _head_before_prompt(state["head"], transcript)
@@ -201,7 +201,7 @@ def _head_before_prompt(head: str, transcript: Transcript) -> str:
 async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message, so the turn limit applies."""
     return {
-        "head": append_our_message(
+        "head": append_program_message(
             runtime, state["head"], load_prompt("next_speaker/go_on").text(), "continue"
         )
     }
@@ -213,16 +213,16 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     found = state["loop_found"]
     name = "ran_on" if found["kind"] in RAN_ON else "nudge"
     text = load_prompt(f"loop_check/{name}").text(detail=found["detail"])
-    return {"head": append_our_message(runtime, state["head"], text)}
+    return {"head": append_program_message(runtime, state["head"], text)}
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return label_for_check(await fire_after_agent(state, runtime), runtime.context)
+    return route_accepted_answer_to_check(await fire_after_agent(state, runtime), runtime.context)
 
 
 async def fire_after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -248,7 +248,7 @@ async def fire_hooks_on_answer(answer: str, state: MainState, runtime: Runtime[D
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
         return {**anew, "label": "feedback", "head": head}
-    if end := prompt_end("AfterAgent", outcome, "the answer", runtime):
+    if end := prompt_end_update("AfterAgent", outcome, "the answer", runtime):
         return {**end, "hook_stage": "answered"}
     return {"label": "passed", "hook_stage": "admitted", "turn_status": "ok"}
 
@@ -278,11 +278,11 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_of_state(state))):
         error = refusal_error(refused, runtime.context.info)
-        return {"status": "failed", "error": error, **mode_after_plan(state, runtime)}
-    return {"status": _STATUS[state["turn_status"]], **mode_after_plan(state, runtime)}
+        return {"status": "failed", "error": error, **restore_mode_after_plan(state, runtime)}
+    return {"status": _STATUS[state["turn_status"]], **restore_mode_after_plan(state, runtime)}
 
 
-def mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
+def restore_mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """The mode after a plan was carried out: edits are asked about again if they were allowed for the plan only."""
     if (state["turn_status"], state.get("plan_verdict")) != ("ok", "approve_auto_edit"):
         return {}
@@ -292,7 +292,7 @@ def mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return {"approval_mode": next_state(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
-def append_our_message(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
+def append_program_message(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
     """The new head after appending a message of ours to the model."""
     return runtime.context.transcript.append(head, [Message(role="user", origin=origin, content=text)])
 
@@ -352,11 +352,15 @@ OUTPUT_HEADING = "Output:\n"
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines become calls like a model's, decided by rules, hooks and people."""
     deps = runtime.context
-    command, args = _find_command(state["prompt"], deps)
+    command, args = _load_command_and_args(state["prompt"], deps)
     lines = shell_lines(command.prompt, args)
     fresh: CommandState = {"stop": "", "stopped_by": ""}
     if not lines:
-        return {**fresh, "label": "text", **await _fill_command(state["prompt"], command, args, [], deps)}
+        return {
+            **fresh,
+            "label": "text",
+            **await _expand_command_template(state["prompt"], command, args, [], deps),
+        }
     calls = tuple(
         ToolCall(id=f"command.{place}", name="run_shell_command", args={"command": line})
         for place, line in enumerate(lines)
@@ -369,17 +373,17 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Put the output of its shell lines into the text; a refused line says so in its place."""
     deps = runtime.context
-    command, args = _find_command(state["prompt"], deps)
+    command, args = _load_command_and_args(state["prompt"], deps)
     found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
     answers = [m.text.removeprefix(OUTPUT_HEADING).rstrip("\n") for m in found]
-    return await _fill_command(state["prompt"], command, args, answers, deps)
+    return await _expand_command_template(state["prompt"], command, args, answers, deps)
 
 
 def after_command(state: CommandOut) -> Literal["filled", "stop"]:
     return "stop" if state.get("stop") else "filled"
 
 
-def _find_command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
+def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     name, args = split_prompt(deps.transcript.message(prompt).text)
     command = deps.context.load_commands().usable.get(name)
     if command is None:
@@ -389,7 +393,7 @@ def _find_command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     return command, args
 
 
-async def _fill_command(
+async def _expand_command_template(
     prompt: str, command: CustomCommand, args: str, answers: Sequence[str], deps: Deps
 ) -> CommandState:
     """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""

@@ -26,7 +26,7 @@ _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", 
 @node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A server missing from settings is an error with the nearest names."""
-    asked = parse_mcp_request(state, runtime.context)
+    asked = load_mcp_request(state, runtime.context)
     known = [view.name for view in runtime.context.mcp.server_views()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
     if asked.server is None or asked.server in known:
@@ -48,7 +48,7 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
 async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
-    asked = parse_mcp_request(state, deps)
+    asked = load_mcp_request(state, deps)
     await deps.mcp.wait_until_ready(asked.server)
     views = [view for view in deps.mcp.server_views() if asked.server in (None, view.name)]
     update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
@@ -56,13 +56,13 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
         return {**update, "label": "list"}
     (view,) = views
     if view.status != "connected":
-        return {**update, **_error_update("mcp_unavailable", _failure_reason(view)), "label": "failed"}
+        return {**update, **_error_update("mcp_unavailable", _unavailable_reason(view)), "label": "failed"}
     return {**update, "label": asked.action}
 
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = parse_mcp_request(state, runtime.context)
+    asked = load_mcp_request(state, runtime.context)
     return _result_update(
         runtime.context, await runtime.context.mcp.read_resource(asked.server or "", asked.uri or "")
     )
@@ -70,7 +70,7 @@ async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
 
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    asked = parse_mcp_request(state, runtime.context)
+    asked = load_mcp_request(state, runtime.context)
     found = await runtime.context.mcp.get_prompt(asked.server or "", asked.name or "", asked.args)
     return _result_update(runtime.context, found)
 
@@ -80,12 +80,14 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A call's answer is the last record of its batch."""
     if state["mcp_status"]:
         return {}
-    if parse_mcp_request(state, runtime.context).action != "call":
+    if load_mcp_request(state, runtime.context).action != "call":
         return {"mcp_status": "done"}
     answer = runtime.context.transcript.message(state["head"])
     ended: McpState = {"found": state["head"], "mcp_status": "done"}
     return (
-        ended if answer.status == "success" else {**ended, **_error_update("mcp_error", _begin(answer.text))}
+        ended
+        if answer.status == "success"
+        else {**ended, **_error_update("mcp_error", _shorten(answer.text))}
     )
 
 
@@ -103,7 +105,9 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
     known = {item.name: item.args for item in view.prompts}
     if name not in known:
         there = (
-            f"It has: {', '.join(known) or 'none'}." if view.status == "connected" else _failure_reason(view)
+            f"It has: {', '.join(known) or 'none'}."
+            if view.status == "connected"
+            else _unavailable_reason(view)
         )
         raise UserError(f"MCP server {server!r} has no prompt {name!r}. {there}")
     found = await deps.mcp.get_prompt(
@@ -143,7 +147,7 @@ MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
 """Tools that take the name of a server and of what to use on it."""
 
 
-async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
+async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolResult:
     """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
     await deps.mcp.wait_until_ready(server if server in deps.mcp.server_names() else None)
@@ -152,10 +156,10 @@ async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResul
         there = ", ".join(views) or "none"
         return error_result("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
     if views[server].status != "connected":
-        return error_result("mcp_unavailable", _failure_reason(views[server]))
+        return error_result("mcp_unavailable", _unavailable_reason(views[server]))
     tool = str(call.args.get("tool_name") or "read_resource")
     name = mcp_tool_name(server, tool)
-    if deps.toolset.info(name) is None:
+    if deps.toolset.tool_info(name) is None:
         prefix = mcp_tool_name(server, "")
         there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
         return error_result(
@@ -166,7 +170,7 @@ async def resolve_named_call(deps: Deps, call: CallView) -> CallView | ToolResul
     return CallView(id=call.id, name=name, args=parsed)
 
 
-def parse_mcp_request(state: McpState, deps: Deps) -> McpInput:
+def load_mcp_request(state: McpState, deps: Deps) -> McpInput:
     return McpInput.model_validate_json(deps.transcript.message(state["request"]).text)
 
 
@@ -175,10 +179,10 @@ def _result_update(deps: Deps, result: ToolResult) -> McpState:
     found: McpState = {"found": deps.transcript.append("", [record]), "mcp_status": "done"}
     if result.status == "success":
         return found
-    return {**found, **_error_update((result.error or {}).get("type", "mcp_error"), _begin(result.content))}
+    return {**found, **_error_update((result.error or {}).get("type", "mcp_error"), _shorten(result.content))}
 
 
-def _begin(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 
@@ -187,7 +191,7 @@ def _store_json(deps: Deps, value: object) -> str:
     return deps.transcript.append("", [Message(role="tool", name="mcp", content=text)])
 
 
-def _failure_reason(view: ServerView) -> str:
+def _unavailable_reason(view: ServerView) -> str:
     if view.status == "disabled":
         return f"MCP server {view.name!r} is disabled in settings."
     if view.status == "connecting":

@@ -32,9 +32,9 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     """Checks the tool as a real call would be, under any name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]
-    info = deps.toolset.info(name)
+    info = deps.toolset.tool_info(name)
     call = CallView(id="0", name=name, args={})
     write = CallView(id="0", name="write_to_file", args={"path": path, "content": ""})
-    files = deps.toolset.writes(write) if path else None
+    files = deps.toolset.written_paths(write) if path else None
     why = deps.modes.refusal(state.get("mode", ""), call, info.name if info else name, files)
     return {"allowed": why is None, "error": {"type": "mode_restriction", "message": why} if why else {}}

@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import fires
-from interlock.nodes.main import TurnEnd, append_our_message, fire_after_agent, turn_end_label
+from interlock.nodes.hooks import hook_node
+from interlock.nodes.main import TurnEnd, append_program_message, fire_after_agent, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
@@ -82,7 +82,7 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     text = render_prompt("plan/remind", file=state["plan_name"] or PLAN_NAME)
     return {
         "label": "once more",
-        "head": append_our_message(runtime, state["head"], text),
+        "head": append_program_message(runtime, state["head"], text),
         "reminders": state["reminders"] + 1,
     }
 
@@ -126,7 +126,7 @@ def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "fi
     return found
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked"),
@@ -178,16 +178,16 @@ def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
         )
 
 
-def track_plan(
+def plan_mode_after_calls(
     before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
 ) -> tuple[PlanMode, list[str]]:
     """The keys that changed, and the chart's events, call by call. Only successful calls count."""
     # The phase was held during a review: replay what came before it in the batch, and its outcome.
     reviewed = before.get("plan_phase") == "review"
-    now: _TrackedPlan = _apply_event({**before}, "no_review") if reviewed else {**before}
+    now: _TrackedPlan = _apply_chart_event({**before}, "no_review") if reviewed else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
-            now = _track_call(now, call, result.meta, risk(call.name))
+            now = _plan_mode_after_call(now, call, result.meta, risk(call.name))
     moves = now.pop("moves", [])
     if moves[:2] == ["no_review", "exit_plan_mode"]:  # only replayed: the review began in its group
         moves = moves[2:]
@@ -195,21 +195,23 @@ def track_plan(
     return PlanMode(**changed), moves  # pyright: ignore[reportArgumentType]
 
 
-def _track_call(now: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str) -> _TrackedPlan:
+def _plan_mode_after_call(
+    now: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str
+) -> _TrackedPlan:
     if call.name == "enter_plan_mode":
-        return _apply_event(now, "enter_plan_mode")
+        return _apply_chart_event(now, "enter_plan_mode")
     if call.name == "write_todos" and now.get("plan_steps"):
         todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos_of_call(call)]
-        return {**now, "plan_steps": tick_steps(now["plan_steps"], todos)}
+        return {**now, "plan_steps": mark_finished_steps(now["plan_steps"], todos)}
     if now.get("approval_mode") != "plan":
         return now
     phase = now.get("plan_phase") or "requirements"
     if call.name in _WRITES:
-        moved = now if phase == "design" else _apply_event(now, "write_plan")
+        moved = now if phase == "design" else _apply_chart_event(now, "write_plan")
         return {**moved, "plan_file": str(meta.get("file") or meta.get("path") or now.get("plan_file", ""))}
     if call.name == "exit_plan_mode":
         return _apply_review(now, str(meta.get("plan") or ""), meta)
-    return _apply_event(now, "read") if risk == "read" and phase == "requirements" else now
+    return _apply_chart_event(now, "read") if risk == "read" and phase == "requirements" else now
 
 
 def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
@@ -217,7 +219,7 @@ def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _Tr
         return now
     silent = event == "reject" and not meta.get("feedback")
     decided: _TrackedPlan = {
-        **_apply_event(_apply_event(now, "exit_plan_mode"), event),
+        **_apply_chart_event(_apply_chart_event(now, "exit_plan_mode"), event),
         "plan_verdict": event,
     }
     if silent:
@@ -233,10 +235,10 @@ def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _Tr
 def phase_under_review(now: PlanMode) -> str:
     """The phase while a person reviews the plan."""
     in_review = now.get("plan_phase") == "review"
-    return "review" if in_review else _apply_event({**now}, "exit_plan_mode").get("plan_phase", "")
+    return "review" if in_review else _apply_chart_event({**now}, "exit_plan_mode").get("plan_phase", "")
 
 
-def _apply_event(now: _TrackedPlan, event: str) -> _TrackedPlan:
+def _apply_chart_event(now: _TrackedPlan, event: str) -> _TrackedPlan:
     mode, _, phase = next_state(ApprovalModeChart, approval_mode_state(now) or "default", event).partition(
         "."
     )
@@ -248,7 +250,7 @@ def _todos_of_call(call: CallView) -> list[Mapping[str, Any]]:
     return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
 
 
-def parse_steps(plan: str) -> list[PlanStep]:
+def parse_plan_steps(plan: str) -> list[PlanStep]:
     """Parse check boxes; else numbered lines; else bullets below a heading with "steps" or "plan"."""
     lines = _lines_outside_code(plan.splitlines())
     boxes = [m for line in lines if (m := _BOX.match(line))]
@@ -284,7 +286,7 @@ def _strip_markup(text: str) -> str:
     return text.replace("**", "").replace("`", "").strip()
 
 
-def tick_steps(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
+def mark_finished_steps(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
     """Mark steps done whose text matches a completed todo; a step is never unmarked."""
     finished = {_normalize_words(text) for text, status in todos if status == "completed"}
     return [

@@ -50,11 +50,11 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     request = deps.approvals.get(key)
     if request is None:
         raise RunError(f"Request {key!r} doesn't exist. See: interlock approvals")
-    await fire_notification_hooks(deps, request, runtime.stream_writer)
+    await fire_request_notification_hooks(deps, request, runtime.stream_writer)
     return {"label": request.kind}
 
 
-async def fire_notification_hooks(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
+async def fire_request_notification_hooks(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
     name = deps.approvals.ask(request)
     payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",

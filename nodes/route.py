@@ -30,18 +30,20 @@ _ABSTAINED: RouteState = {"label": "abstained"}
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Runs first. What fails under `auto` is replaced; a model requested by name only if the input excludes it."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
-    deps, gone = runtime.context, unavailable_models(runtime, state)
+    deps, unavailable = runtime.context, resolve_unavailable_models(runtime, state)
     failed = state.get("failed_model") if state["model"] == AUTO else state["model"]
     model = deps.models.resolve(failed) if failed else ""
-    if not model or (state["model"] != AUTO and gone.get(model) != EXCLUDED):
+    if not model or (state["model"] != AUTO and unavailable.get(model) != EXCLUDED):
         return fresh
     models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
-    other = find_stand_in(model, models, gone)
+    other = find_replacement_model(model, models, unavailable)
     if not other:
         return fresh
     return {
         **fresh,
-        **choose_model(runtime, other, "fallback", f"{model} is unavailable{_LASTING[gone[model]]}"),
+        **record_model_choice(
+            runtime, other, "fallback", f"{model} is unavailable{_LASTING[unavailable[model]]}"
+        ),
     }
 
 
@@ -54,17 +56,17 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if asked == AUTO:
         return _ABSTAINED
     model = runtime.context.models.resolve(asked)
-    alone = unavailable_models(runtime, state).get(model) == EXCLUDED
+    alone = resolve_unavailable_models(runtime, state).get(model) == EXCLUDED
     left = "; it is unavailable, and so is every model that could replace it" if alone else ""
-    return choose_model(runtime, model, "override", f"{asked} was asked for{left}")
+    return record_model_choice(runtime, model, "override", f"{asked} was asked for{left}")
 
 
 @_judges
 async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if state.get("approval_mode") == "plan":
-        return choose_if_available(runtime, state, "pro", "approval_mode", "the run is in plan mode")
+        return record_choice_if_available(runtime, state, "pro", "approval_mode", "the run is in plan mode")
     if state.get("approved_plan"):
-        return choose_if_available(
+        return record_choice_if_available(
             runtime, state, "flash", "approval_mode", "an approved plan is carried out"
         )
     return _ABSTAINED
@@ -73,14 +75,18 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
 @_judges
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
-    history, request = split_conversation(runtime, state["head"])
+    history, request = history_and_request(runtime, state["head"])
     if uses_numerical_routing(runtime) or request.role == "tool":
         return _ABSTAINED
     prompt = load_prompt("route/classifier").parts(request=request.text)
-    choice, took = await _ask_classifier(state, prompt, _recent_classifier(history), ModelChoice, runtime)
+    choice, took = await _ask_classifier(
+        state, prompt, _history_for_classifier(history), ModelChoice, runtime
+    )
     if choice is None:
         return {**_ABSTAINED, **took}
-    verdict = choose_if_available(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
+    verdict = record_choice_if_available(
+        runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000]
+    )
     return {**took, **verdict}
 
 
@@ -96,7 +102,7 @@ async def _ask_classifier(
     return found.answer if found else None, took
 
 
-def _recent_classifier(history: list[Message]) -> list[Message]:
+def _history_for_classifier(history: list[Message]) -> list[Message]:
     """Recent entries without answers and without messages that are only calls; text beside calls is kept."""
     spoken = [m for m in curate_history(history)[-_LOOKED_AT:] if m.role != "tool" and m.text]
     return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
@@ -107,20 +113,20 @@ async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains except for families that use it, and if the helper fails."""
     if not uses_numerical_routing(runtime):
         return _ABSTAINED
-    history, request = split_conversation(runtime, state["head"])
+    history, request = history_and_request(runtime, state["head"])
     prompt = load_prompt("route/numerical").parts(request=request.text)
-    found, took = await _ask_classifier(state, prompt, _recent_numerical(history), Complexity, runtime)
+    found, took = await _ask_classifier(state, prompt, _history_for_scoring(history), Complexity, runtime)
     if found is None:
         return {**_ABSTAINED, **took}
     score, threshold = found.complexity_score, runtime.context.settings.model.classifier_threshold
     reason = f"{found.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
-    verdict = choose_if_available(
+    verdict = record_choice_if_available(
         runtime, state, "pro" if score >= threshold else "flash", "numerical", reason
     )
     return {**took, **verdict}
 
 
-def _recent_numerical(history: list[Message]) -> list[Message]:
+def _history_for_scoring(history: list[Message]) -> list[Message]:
     """The last 8 entries, starting outside tool traffic and ending with no open call."""
     last = curate_history(history)[-_LOOKED_AT_FOR_SCORE:]
     while last and (last[0].role == "tool" or last[0].tool_calls):
@@ -136,37 +142,37 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     deps = runtime.context
     usual = deps.models.resolve(AUTO)
     models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
-    gone = unavailable_models(runtime, state)
-    usable = [m for m in models if m not in gone]
+    unavailable = resolve_unavailable_models(runtime, state)
+    usable = [m for m in models if m not in unavailable]
     reason = "no strategy before had a reason to choose another"
     if usable and usable[0] != usual:
         reason = f"{usual} is unavailable"
-    return choose_model(runtime, usable[0] if usable else usual, "default", reason)
+    return record_model_choice(runtime, usable[0] if usable else usual, "default", reason)
 
 
-def choose_model(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
+def record_model_choice(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
     runtime.context.steps.reasoned(requesting_task(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 
-def choose_if_available(
+def record_choice_if_available(
     runtime: Runtime[Deps], state: RouteState, alias: Literal["flash", "pro"], strategy: str, reason: str
 ) -> RouteState:
     """The model behind `alias`; abstains if it is unavailable."""
     model = runtime.context.models.resolve(alias)
-    if model in unavailable_models(runtime, state):
+    if model in resolve_unavailable_models(runtime, state):
         return _ABSTAINED
-    return {**choose_model(runtime, model, strategy, reason), "label": alias}
+    return {**record_model_choice(runtime, model, strategy, reason), "label": alias}
 
 
-def unavailable_models(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
+def resolve_unavailable_models(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
     """Resolved name → how long; standalone input may contain aliases."""
     resolve = runtime.context.models.resolve
     return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
 
 
-def find_stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
+def find_replacement_model(model: str, models: Sequence[str], unavailable: Mapping[str, str]) -> str:
     """Which of `models` (the settings', in order) replaces an unavailable one; empty: none.
 
     A model not among them is only replaced by one of its provider: there may be no key for others.
@@ -176,7 +182,7 @@ def find_stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) ->
         candidates = [*models[at + 1 :], *models[:at][::-1]]
     else:
         candidates = [m for m in models if _provider_of(m) == _provider_of(model)]
-    return next((m for m in candidates if m not in gone and m != model), "")
+    return next((m for m in candidates if m not in unavailable and m != model), "")
 
 
 def _provider_of(model: str) -> str:
@@ -184,7 +190,7 @@ def _provider_of(model: str) -> str:
     return provider if colon else ""
 
 
-def split_conversation(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
+def history_and_request(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
     """The history without system messages, and the request (the last message)."""
     messages = [m for m in runtime.context.transcript.read(head) if m.role != "system"]
     return messages[:-1], messages[-1]

@@ -31,7 +31,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     use = load_search_input(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
     try:
-        _index_query(state, deps)
+        _checked_query(state, deps)
     except ToolError as error:
         problem = {"type": error.kind, "message": str(error)}
         return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
@@ -94,7 +94,7 @@ async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), writes=("found",), nondeterministic=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = await deps.index().find_candidates(_index_query(state, deps))
+    found = await deps.index().find_candidates(_checked_query(state, deps))
     return {"found": _store_json(deps, found.model_dump(mode="json"))}
 
 
@@ -103,7 +103,7 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
     update: SearchState = {
-        "found": _store_json(deps, deps.index().rank_candidates(found, _index_query(state, deps)))
+        "found": _store_json(deps, deps.index().rank_candidates(found, _checked_query(state, deps)))
     }
     if found.error and not state["index_error"]:
         message = f"Only words are compared. {found.error}"
@@ -148,12 +148,12 @@ def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
 def _index_for_path(state: SearchState, deps: Deps) -> CodeIndex:
     """The index, with the path that this search names."""
     try:
-        return deps.index().include_folder_of(_index_query(state, deps).path)
+        return deps.index().include_folder_of(_checked_query(state, deps).path)
     except ToolError:  # the path is gone since the search began
         return deps.index()
 
 
-def _index_query(state: SearchState, deps: Deps) -> Asked:
+def _checked_query(state: SearchState, deps: Deps) -> Asked:
     request = load_search_input(state, deps)
     asked = Asked(
         query=request.query or "",

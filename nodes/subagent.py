@@ -8,7 +8,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.main import append_our_message, turn_end_label
+from interlock.nodes.main import append_program_message, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.calls import CallKey, CallView, ToolResult, call_key_of
 from interlock.state.conversation import initial_conversation_state, refusals_of_state
@@ -52,7 +52,7 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     key = call_key_of(state)
     call = deps.journal.call(key)
     definition = _find_definition(deps, call)
-    agent = deps.agents.open(_agent_instance(deps, state.get("agent", ""), key, call, definition))
+    agent = deps.agents.open(_new_agent_instance(deps, state.get("agent", ""), key, call, definition))
     own = deps.agents.scope(agent)
     query = Message(role="user", origin="agent", content=_fill_template(definition.query, _call_inputs(call)))
     task = " ".join(query.text.split())[:200]
@@ -78,7 +78,7 @@ def _find_definition(deps: Deps, call: CallView) -> AgentDefinition:
     return definition
 
 
-def _agent_instance(
+def _new_agent_instance(
     deps: Deps, parent: str, key: CallKey, call: CallView, definition: AgentDefinition
 ) -> AgentInstance:
     again = f"~{key.attempt}" if key.attempt > 1 else ""
@@ -136,7 +136,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
 )
 async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """A valid `complete_task` ends it; open questions send it back, once, and never in the last turn."""
-    if successful_calls(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
+    if successful_calls_in_reply(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
         if state["scratchpad"]["questions"] and not state["sent_back"] and not state["recovering"]:
             return {"label": "open questions", "answer": state["reply"]}
         return {"label": "complete", "reason": "goal", "answer": state["reply"]}
@@ -151,13 +151,15 @@ async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> Subagent
 async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     questions = "\n".join(f"- {question}" for question in state["scratchpad"]["questions"])
     text = render_prompt("subagent/open_questions", questions=questions)
-    return {"head": append_our_message(runtime, state["head"], text), "sent_back": True}
+    return {"head": append_program_message(runtime, state["head"], text), "sent_back": True}
 
 
 @node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
 async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Lists replace the old ones; findings and ignored paths are appended."""
-    calls = successful_calls(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
+    calls = successful_calls_in_reply(
+        runtime.context.transcript, state["head"], state["reply"], "update_scratchpad"
+    )
     if not calls:
         return {}
     pad = state["scratchpad"]
@@ -167,13 +169,13 @@ async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSt
         pad = Scratchpad(
             checklist=pad["checklist"] if new.checklist is None else new.checklist,
             questions=pad["questions"] if new.questions is None else new.questions,
-            findings=_append_new(pad["findings"], new.findings),
-            ignored_paths=_append_new(pad["ignored_paths"], new.ignored_paths),
+            findings=_append_unknown(pad["findings"], new.findings),
+            ignored_paths=_append_unknown(pad["ignored_paths"], new.ignored_paths),
         )
     return {"scratchpad": pad}
 
 
-def _append_new(known: list[str], new: list[str]) -> list[str]:
+def _append_unknown(known: list[str], new: list[str]) -> list[str]:
     return [*known, *(item for item in new if item not in known)]
 
 
@@ -196,7 +198,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     )
     return {
         "label": "last chance",
-        "head": append_our_message(runtime, state["head"], text),
+        "head": append_program_message(runtime, state["head"], text),
         "reason": reason,
         "recovering": True,
         "max_turns": state["turn_no"] + 1,
@@ -218,7 +220,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     by_hook = error.get("type") == "stopped_by_hook"
     reason = "aborted" if by_hook else state["reason"] or "error"
     message = end_reason_sentence(reason, definition, error.get("message", ""))
-    result = _final_result(deps.transcript, state)
+    result = _report_or_findings(deps.transcript, state)
     seconds = round(agent_seconds_spent(runtime), 3)
     meta: dict[str, JsonValue] = {
         "agent": deps.info.agent,
@@ -250,7 +252,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     return {"status": reason, "label": "done"}
 
 
-def _final_result(transcript: Transcript, state: SubagentState) -> str:
+def _report_or_findings(transcript: Transcript, state: SubagentState) -> str:
     """The report or text of the last valid `complete_task`; else partial findings."""
     if state.get("answer"):
         # Includes a report that was sent back and never resubmitted.
@@ -282,7 +284,7 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
             return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
 
 
-def successful_calls(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
+def successful_calls_in_reply(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
     """Successful calls of `name` in the reply (their answers come later in the chain), in order."""
     asked = transcript.message(reply).tool_calls
     answers = map(transcript.message, transcript.ids(head, len(asked)))

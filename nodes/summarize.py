@@ -40,7 +40,7 @@ class LongOutput:
     rule: OutputRule
     context: str
     """Head of the conversation; empty: none."""
-    kept_in: str
+    saved_path: str
     """File with the complete output, saved by the tool itself; empty: the tool didn't have to."""
 
 
@@ -81,7 +81,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """An output cut by the tool's own limit is already saved."""
     source = load_long_output(state, runtime.context)
-    path = source.kept_in
+    path = source.saved_path
     if not path:
         data = replace_surrogates(source.text).encode()
         path = str(await asyncio.to_thread(runtime.context.outputs.save, data))
@@ -153,7 +153,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def choose_rule_for_given_output(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+def output_rule_of_input(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = output_rule(settings, tool)
     if tool in PAGED or rule.how == "truncate":
@@ -164,7 +164,7 @@ def choose_rule_for_given_output(settings: Settings, tool: str, max_output_token
 def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
         text = deps.transcript.message(state["source"]).text
-        rule = choose_rule_for_given_output(deps.settings, state["tool"], state["max_output_tokens"])
+        rule = output_rule_of_input(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
     key = call_key_of(state)
     call, result = deps.journal.call(key), recorded_result(deps.journal, key)
@@ -189,7 +189,7 @@ def truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     cut = load_prompt("summarize/truncated").text(
         head=head, omitted=f"{len(text) - limit:,}", path=path, how=reading_hint(path), tail=tail
     )
-    return append_missing_parts(tool, cut, text, limit)
+    return append_omitted_errors(tool, cut, text, limit)
 
 
 def summary_text(tool: str, summary: str, text: str, path: str) -> str:
@@ -197,10 +197,10 @@ def summary_text(tool: str, summary: str, text: str, path: str) -> str:
     whole = load_prompt("summarize/summarized").text(
         characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()
     )
-    return append_missing_parts(tool, whole, text, len(text))
+    return append_omitted_errors(tool, whole, text, len(text))
 
 
-def append_missing_parts(tool: str, short: str, text: str, limit: int) -> str:
+def append_omitted_errors(tool: str, short: str, text: str, limit: int) -> str:
     """`short` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
     if tool not in SHELL:
         return short
@@ -208,12 +208,12 @@ def append_missing_parts(tool: str, short: str, text: str, limit: int) -> str:
     room = limit
     for tag, wanted in (("error", found), ("warning", warning_lines(text, found))):
         block: list[str] = []
-        for item in missing_texts(wanted, short):
+        for item in texts_missing_from(wanted, short):
             room -= len(item)
             block += [item] if room >= 0 else []
         if block:
             short += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
-    return "\n".join([short, *missing_texts(status_lines(text), short)])
+    return "\n".join([short, *texts_missing_from(status_lines(text), short)])
 
 
 def reading_hint(path: str) -> str:
@@ -231,7 +231,7 @@ def stack_traces(text: str) -> list[str]:
     found: list[str] = []
     at = 0
     while at < len(lines):
-        end = _trace_end(lines, at)
+        end = _trace_end_index(lines, at)
         if end > at:
             found.append("\n".join(lines[at:end]))
         at = max(end, at + 1)
@@ -250,13 +250,13 @@ def status_lines(text: str) -> list[str]:
     return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
 
 
-def missing_texts(wanted: Iterable[str], text: str) -> list[str]:
+def texts_missing_from(wanted: Iterable[str], text: str) -> list[str]:
     """Those with any line not in `text`, ignoring indentation."""
     there = {line.strip() for line in text.splitlines()}
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
 
 
-def _trace_end(lines: Sequence[str], at: int) -> int:
+def _trace_end_index(lines: Sequence[str], at: int) -> int:
     """Index after the trace that starts at `at`; `at` itself if none does."""
     if _PYTHON.match(lines[at]):
         return _python_trace_end(lines, at)

@@ -43,7 +43,7 @@ class PromptFacts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def lacks(self, section: PromptSection, agent: bool) -> str:
+    def missing_conditions(self, section: PromptSection, agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
             *(() if section.shared else (not agent,)),
@@ -58,7 +58,7 @@ class PromptFacts:
 def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
-    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_tool_usable(t, has)]
+    tools = [t for t in deps.toolset.declare_tools() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.server_views() if v.status == "connected")
@@ -103,7 +103,7 @@ _SLOTS: Mapping[str, _Slots] = {
         "system": platform.system(),
     },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
-    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_text, facts.tools))},
+    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_description, facts.tools))},
     "task/mcp": lambda facts, _rules, _deps: {"servers": _servers_text(facts.servers)},
     "main/servers": lambda facts, _rules, _deps: {
         "servers": _servers_text([v for v in facts.servers if v.instructions])
@@ -184,7 +184,7 @@ def _instruction_lines(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps
 _PLAIN = ("string", "integer", "number", "boolean")
 
 
-def _tool_text(tool: ToolDeclaration) -> str:
+def _tool_description(tool: ToolDeclaration) -> str:
     properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
     properties.pop(WAIT, None)  # it adds words to every tool, and small models do better without
     required: Sequence[str] = tool.parameters.get("required", ())
@@ -253,7 +253,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
         "system": _record_prompt(texts, state.get("previous", ""), deps),
         "changed": [],
         "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept}
-        | _empty_sections(texts),
+        | _reasons_for_empty_sections(texts),
     }
 
 
@@ -283,7 +283,7 @@ async def _gather_sections(
 ) -> SystemPromptState:
     await deps.mcp.wait_until_ready()
     agent, facts = bool(state.get("agent")), collect_facts(state, deps)
-    lacks = {section.name: facts.lacks(section, agent) for section in table}
+    lacks = {section.name: facts.missing_conditions(section, agent) for section in table}
     return {
         "sections": [name for name, lacking in lacks.items() if not lacking],
         "left_out": {name: lacking for name, lacking in lacks.items() if lacking},
@@ -298,7 +298,7 @@ async def _gather_sections(
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     texts = await _section_texts(state["sections"], state, deps)
-    empty = _empty_sections(texts)
+    empty = _reasons_for_empty_sections(texts)
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
@@ -308,7 +308,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
-def _empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _reasons_for_empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Section → what it lacks, of those without text."""
     names = (name for name, text in texts if not text.strip())
     filled = {name: SECTIONS[name].filled if name in SECTIONS else "" for name in names}
@@ -347,7 +347,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
         "appended": lambda: deps.context.system_facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
         "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
-        "contract": lambda: _agent_contract(state.get("agent", ""), deps),
+        "contract": lambda: _agent_contract_text(state.get("agent", ""), deps),
         _REPLACEMENT: lambda: "",
     }
     return [
@@ -356,7 +356,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
     ]
 
 
-def _agent_contract(agent: str, deps: Deps) -> str:
+def _agent_contract_text(agent: str, deps: Deps) -> str:
     definition = deps.agents.instance(agent).definition
     minutes = f"{definition.max_time_minutes:g}"
     return render_prompt(

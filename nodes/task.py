@@ -7,9 +7,9 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.check import append_check_rule, label_for_check
-from interlock.nodes.hooks import fires
-from interlock.nodes.main import TurnEnd, append_our_message, fire_hooks_on_answer, turn_end_label
+from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
+from interlock.nodes.hooks import hook_node
+from interlock.nodes.main import TurnEnd, append_program_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
@@ -183,7 +183,7 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
-    head = append_our_message(runtime, state["head"], render_prompt("task_loop/remind"))
+    head = append_program_message(runtime, state["head"], render_prompt("task_loop/remind"))
     return {"label": _mistakes_label(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
@@ -241,7 +241,7 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if not feedback:
         return {"label": "go on", "mistakes": 0}
     text = render_prompt("task_loop/guidance", feedback=feedback)
-    return {"label": "go on", "mistakes": 0, "head": append_our_message(runtime, state["head"], text)}
+    return {"label": "go on", "mistakes": 0, "head": append_program_message(runtime, state["head"], text)}
 
 
 @node(
@@ -258,10 +258,10 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     if answer.choice == "proceed_once" and not feedback:
         return {"label": _accepted_label(state)}
     text = render_prompt("task_loop/feedback", feedback=feedback or "This isn't done.")
-    return {"label": "feedback", "head": append_our_message(runtime, state["head"], text), "result": ""}
+    return {"label": "feedback", "head": append_program_message(runtime, state["head"], text), "result": ""}
 
 
-@fires(
+@hook_node(
     reads=("head", "asked", "result", "fed_back"),
     writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
     labels=("feedback", "passed", "stopped", "blocked", "check"),
@@ -271,7 +271,7 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     result = runtime.context.transcript.message(state["result"]).text
     checked = cast(TaskState, await fire_hooks_on_answer(result, cast(MainState, state), runtime))
     accepted = checked.get("turn_status") == "ok"
-    return label_for_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+    return route_accepted_answer_to_check(checked, runtime.context) if accepted else {**checked, "result": ""}
 
 
 @node(
@@ -352,7 +352,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return cast(TaskState, await ended_by(loop, runtime))
 
 
-def head_to_resume_from(head: str, transcript: Transcript) -> str:
+def append_resume_note(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""

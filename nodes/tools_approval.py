@@ -20,7 +20,7 @@ from interlock.nodes.tools_results import (
     answer_call,
     call_status_after,
     earlier_calls,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
 )
 from interlock.prompts import load_prompt
@@ -63,11 +63,11 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
-    deps, key, call = load_attempt(state, runtime)
-    risk = tool_info(deps, call).risk
+    deps, key, call = load_deps_key_and_call(state, runtime)
+    risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
-    preview = await deps.toolset.preview(call, earlier)
+    preview = await deps.toolset.preview_call(call, earlier)
     if preview.problem is not None:
         refusal = _unpreviewable_result(preview, can_foresee_previews(deps, earlier))
         return answer_call(deps, state, call, refusal, "answered")
@@ -99,8 +99,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
 
 def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
-    names = (call.name, tool_info(deps, call).name)
-    declared = (d.parameters for d in deps.toolset.declarations() if d.name in names)
+    names = (call.name, require_tool_info(deps, call).name)
+    declared = (d.parameters for d in deps.toolset.declare_tools() if d.name in names)
     schema: dict[str, Any] = next(declared, dict[str, Any]())
     if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
         return ()
@@ -136,7 +136,7 @@ def _request_note(deps: Deps, state: DecideState) -> str | None:
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     amends = answer.choice == "modify"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
@@ -146,27 +146,27 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         text = load_prompt("run/call_cancelled").text(reason="the user cancelled it")
         return answer_call(deps, state, call, cancelled_result(text), "cancel", "cancel")
     # Files that changed on disk since the request was shown.
-    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or has_server_changed(
-        deps, request
-    ):
+    if any(
+        deps.toolset.current_digest(file.path) != file.on_disk for file in request.files
+    ) or has_server_changed(deps, request):
         return {"label": "changed since"}
     if amends:
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
         status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
-    if await _is_denied_by_now(deps, state, call):
+    if await _is_denied_by_current_rules(deps, state, call):
         return {"label": "changed since"}
-    if info := deps.toolset.info(call.name):
+    if info := deps.toolset.tool_info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
-        await store_grant(deps, state["approval"], info.risk, rule, answer, emit)
+        await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
-async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> bool:
+async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if info is None:
         return False  # reported when the call runs
     if state.get("rules") == deps.policy.fingerprint():
@@ -175,7 +175,7 @@ async def _is_denied_by_now(deps: Deps, state: DecideState, call: CallView) -> b
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
-async def store_grant(
+async def store_always_choice(
     deps: Deps, request: str, risk: Risk, rule: SessionRule | None, answer: Answer, emit: Emit
 ) -> None:
     """Keep an always-choice as a rule of this run, and of later ones if the person wanted that; None: it is none."""
@@ -205,8 +205,8 @@ def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState)
     return EDITS_ONLY if granted and risk != "write" else mode
 
 
-def tool_info(deps: Deps, call: CallView) -> ToolInfo:
-    info = deps.toolset.info(call.name)
+def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
+    info = deps.toolset.tool_info(call.name)
     if info is None:
         raise RunError(
             f"Tool {call.name!r} was removed after the call was decided. Put it back, then resume."
@@ -216,7 +216,7 @@ def tool_info(deps: Deps, call: CallView) -> ToolInfo:
 
 def can_foresee_previews(deps: Deps, earlier: Sequence[CallView]) -> bool:
     """Whether previews of later calls hold: not if a command may change any file before they run."""
-    infos = (deps.toolset.info(call.name) for call in earlier)
+    infos = (deps.toolset.tool_info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
 
 

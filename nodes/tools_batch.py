@@ -6,12 +6,12 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.check import context_sections, test_edit_messages
+from interlock.nodes.check import context_sections, first_test_edit_messages
 from interlock.nodes.context import format_memory_file
-from interlock.nodes.plan import PLANNED, phase_under_review, record_chart_events, track_plan
-from interlock.nodes.tools_approval import tool_info
+from interlock.nodes.plan import PLANNED, phase_under_review, plan_mode_after_calls, record_chart_events
+from interlock.nodes.tools_approval import require_tool_info
 from interlock.nodes.tools_questions import check_plan_approval
-from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
+from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
 from interlock.prompts import load_prompt
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled_result, parse_outcome
 from interlock.state.context import MEMORY
@@ -35,7 +35,7 @@ _REASON = 300
 """Characters kept of a reason in state."""
 
 
-def batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
+def parse_batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
     """Outcome of each call of the batch so far."""
     stored = {**state["decided"], **(state.get("finished") or {})}
     return {int(index): parse_outcome(outcome) for index, outcome in stored.items()}
@@ -48,7 +48,7 @@ def batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
-    outcomes = batch_outcomes(state)
+    outcomes = parse_batch_outcomes(state)
     open_calls = {i: outcomes[i]["attempt"] for i in range(state["count"]) if outcomes[i]["word"] == "ready"}
     if is_batch_cancelled(outcomes):
         return {"group": [], "kinds": {}}
@@ -58,7 +58,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, attempt in open_calls.items():
         key = CallKey(message=state["message"], index=index, attempt=attempt)
         call = runtime.context.journal.call(key)
-        info, waits = tool_info(runtime.context, call), call.args.get(WAIT) is True
+        info, waits = require_tool_info(runtime.context, call), call.args.get(WAIT) is True
         if (info.alone or waits) and group:
             break
         group.append(index)
@@ -69,7 +69,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
-    if state.get("plan_phase") != (phase := phase_under_review(_plan_mode_of(state))):
+    if state.get("plan_phase") != (phase := phase_under_review(_plan_mode_slice(state))):
         record_chart_events(runtime, ["exit_plan_mode"])
     return {**found, "plan_phase": phase}
 
@@ -84,7 +84,7 @@ async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Answer the calls that haven't run."""
     deps = runtime.context
     gone: dict[str, CallOutcome] = {}
-    for index, outcome in batch_outcomes(state).items():
+    for index, outcome in parse_batch_outcomes(state).items():
         if outcome["word"] == "ready":
             key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
             text = load_prompt("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
@@ -107,7 +107,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`docs/internals.md#chains`), so that the chain never contains half a batch."""
     deps = runtime.context
-    outcomes = batch_outcomes(state)
+    outcomes = parse_batch_outcomes(state)
     if is_batch_cancelled(outcomes) and not state.get("stop"):
         return {"label": "cancelled"}
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):
@@ -118,7 +118,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         for i in range(state["count"])
     ]
     shown = [
-        (call, result_as_sent(deps.transcript, record, result))
+        (call, result_for_model(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
     names = [call.name for call in deps.transcript.message(state["message"]).tool_calls]
@@ -140,7 +140,9 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, (_, result) in enumerate(done):
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
         check_plan_approval(deps, key, result)
-    moved, moves = track_plan(_plan_mode_of(state), done, lambda name: _risk_of_tool(deps, name))
+    moved, moves = plan_mode_after_calls(
+        _plan_mode_slice(state), done, lambda name: _risk_of_tool(deps, name)
+    )
     edits = _mode_after_batch(deps, state)
     record_chart_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
     ended: ToolsState = {**_newest_todos(deps, done), **_task_loop_update(deps, done)}
@@ -174,7 +176,7 @@ def _test_edit_notes(deps: Deps, head: str, done: Sequence[_Done]) -> list[Messa
     """What the model is told at its first change of a test that was there."""
     metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
     changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
-    return test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
+    return first_test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
 def _answer_message(call: CallView, name: str, sent: ToolResult) -> Message:
@@ -224,7 +226,7 @@ def _task_loop_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return end
 
 
-def _plan_mode_of(state: ToolsState) -> PlanMode:
+def _plan_mode_slice(state: ToolsState) -> PlanMode:
     return {
         "approval_mode": state["approval_mode"],
         "plan_phase": state.get("plan_phase", ""),
@@ -234,7 +236,7 @@ def _plan_mode_of(state: ToolsState) -> PlanMode:
 
 
 def _risk_of_tool(deps: Deps, name: str) -> str:
-    info = deps.toolset.info(name)
+    info = deps.toolset.tool_info(name)
     return info.risk if info else ""
 
 
@@ -253,7 +255,7 @@ def has_effects(state: ToolsState) -> bool:
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
-    outcomes = batch_outcomes(state)
+    outcomes = parse_batch_outcomes(state)
     return [
         {
             "message": state["message"],
@@ -274,7 +276,7 @@ def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str
     once the model knows of the refusal; one without effect, by any success. Questions need no answer. A person's no is
     no failure if another call of the batch had an effect or was of the same kind: they chose among them."""
     worked = {risk(call.name) for call, result in batch if _has_succeeded(result)}
-    after = {kind: _settle_refusal(kind, refused, worked) for kind, refused in before.items()}
+    after = {kind: _settle_refusal_if_made_up(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
         for kind, found in _refusals_of_result(call, result, risk(call.name)):
             earlier = after.pop(kind, None)  # keeps the newest last
@@ -291,7 +293,7 @@ def _combine_refusals(earlier: Refused | None, found: Refused) -> Refused:
     return {**shown, "times": earlier["times"] + found["times"]}
 
 
-def _settle_refusal(kind: str, refused: Refused, worked: set[str]) -> Refused:
+def _settle_refusal_if_made_up(kind: str, refused: Refused, worked: set[str]) -> Refused:
     made_up = kind in worked if kind in EFFECTS else bool(worked)
     return {**refused, "open": refused["open"] and not made_up}
 

@@ -7,10 +7,10 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.edit import current_strings
-from interlock.nodes.hooks import fire_hooks, fires
-from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_call
-from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, tool_info
+from interlock.nodes.edit import strings_to_try
+from interlock.nodes.hooks import fire_hooks, hook_node
+from interlock.nodes.mcp import MCP_BY_NAMES, resolve_call_by_names
+from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, require_tool_info
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
@@ -19,13 +19,13 @@ from interlock.nodes.tools_results import (
     earlier_calls,
     hook_names,
     hook_reason,
-    load_attempt,
+    load_deps_key_and_call,
     mode_refusal,
-    policy_decision,
+    policy_decision_record,
     record_argument_change,
     record_call_decision,
+    record_changed_result,
     record_hook_decision,
-    record_sent_instead,
     result_event,
 )
 from interlock.prompts import load_prompt, render_prompt
@@ -61,22 +61,22 @@ def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
 @node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
-    return _parse_with(state, runtime, _parse_tags)
+    return _parse_calls_with(state, runtime, _parse_json_or_tag_calls)
 
 
-def _parse_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
+def _parse_calls_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
     """Read the calls of a message that has none yet."""
     deps = runtime.context
     message = deps.transcript.message(state["head"])
     if message.tool_calls:
         return {}
-    text, found = reader(message.text, deps.toolset.declarations())
+    text, found = reader(message.text, deps.toolset.declare_tools())
     calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
-    read = with_tool_argument_names(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
+    read = normalize_call_arguments(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
     return {"head": deps.transcript.append(state["head"], [read])}
 
 
-def _parse_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
+def _parse_json_or_tag_calls(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
     """JSON out of habit counts, too. Raises `RunError` if a tag can't be read."""
     rest, found = split_json_calls(text, offered)
     if found:
@@ -100,25 +100,25 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """
     deps = runtime.context
     found: ToolsState = (
-        _parse_with(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+        _parse_calls_with(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
     )
     head = found.get("head", state["head"])
     message = deps.transcript.message(head)
     if not message.tool_calls:
         raise RunError(f"The batch {head!r} holds no call; expected an assistant message with calls.")
     for call in message.tool_calls:
-        summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
+        summary = deps.toolset.summarize_call(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
     parsed: ToolsState = {**found, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
-            index: _answer_unrun_call(int(index), why, state, runtime) for index, why in withheld.items()
+            index: _answer_withheld_call(int(index), why, state, runtime) for index, why in withheld.items()
         }
     return parsed
 
 
-def with_tool_argument_names(message: Message) -> Message:
+def normalize_call_arguments(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
     calls = (
         c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
@@ -126,7 +126,7 @@ def with_tool_argument_names(message: Message) -> Message:
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
-def _answer_unrun_call(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
+def _answer_withheld_call(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
     """Answer a call that won't be run."""
     deps, key = runtime.context, CallKey(message=state["head"], index=index)
     call = deps.journal.call(key)
@@ -165,18 +165,18 @@ _FRESH: DecideState = {
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
-    deps, key, call = load_attempt(state, runtime)
-    by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
+    deps, key, call = load_deps_key_and_call(state, runtime)
+    by_names = call.name in MCP_BY_NAMES and deps.toolset.find_call_problem(call) is None
     if by_names and not await _is_denied_by_given_name(deps, call, state):
-        named = await resolve_named_call(deps, call)
+        named = await resolve_call_by_names(deps, call)
         if isinstance(named, ToolResult):
             return {**_FRESH, **answer_call(deps, state, call, named, "unknown")}
         deps.journal.amend(key.next, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
-    if deps.toolset.info(call.name) is not None:
+    if deps.toolset.tool_info(call.name) is not None:
         return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
-    near = deps.toolset.nearest(call.name)
+    near = deps.toolset.nearest_tool_names(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
     return {**_FRESH, **answer_call(deps, state, call, unknown, "unknown")}
@@ -184,7 +184,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 
 async def _is_denied_by_given_name(deps: Deps, call: CallView, state: DecideState) -> bool:
     """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
-    risk = tool_info(deps, call).risk
+    risk = require_tool_info(deps, call).risk
     mode = "yolo" if state["approval_mode"] == "plan" else approval_mode_for(deps, risk, state)
     return (await deps.policy.decide(call, risk, mode, ())).decision == "deny"
 
@@ -210,8 +210,8 @@ def _redirect_to_plans_folder(
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
-    deps, _, call = load_attempt(state, runtime)
-    problem = deps.toolset.invalid(call)
+    deps, _, call = load_deps_key_and_call(state, runtime)
+    problem = deps.toolset.find_call_problem(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
     return answer_call(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
@@ -226,7 +226,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
-    deps, _, call = load_attempt(state, runtime)
+    deps, _, call = load_deps_key_and_call(state, runtime)
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
@@ -244,11 +244,11 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks run first, then a person may be asked."""
-    deps, key, call = load_attempt(state, runtime)
-    info = tool_info(deps, call)
+    deps, key, call = load_deps_key_and_call(state, runtime)
+    info = require_tool_info(deps, call)
     mode = approval_mode_for(deps, info.risk, state)
     verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.session_rules())
-    record_call_decision(runtime, key, policy_decision(verdict, mode))
+    record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         text = load_prompt("run/call_denied").text(tool=call.name, reason=why)
@@ -275,7 +275,7 @@ async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -
     earlier = earlier_calls(deps, state["message"], state["index"])
     if state.get("edit_status") or not can_foresee_previews(deps, earlier):
         return False
-    return (await deps.toolset.preview(call, earlier)).code == "no_occurrence"
+    return (await deps.toolset.preview_call(call, earlier)).code == "no_occurrence"
 
 
 @node(
@@ -286,10 +286,10 @@ async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a new attempt, checked and approved like any other; else the call is finished."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     if state["edit_status"] == "applied":
         mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
-        tried = current_strings(
+        tried = strings_to_try(
             deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]}
         )
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
@@ -305,7 +305,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     return answer_call(deps, state, call, failed, "answered")
 
 
-@fires(
+@hook_node(
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
     labels=("allow", "ask", "changed", "blocked", "stopped"),
@@ -313,14 +313,14 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, require approval, or change the arguments. Its allow doesn't override others' asks."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
     outcome = await fire_hooks("BeforeTool", payload, state, runtime, call.name)
     if outcome.stop is not None or outcome.decision == "block":
         record_hook_decision(runtime, key, "BeforeTool", outcome)
         label = "blocked" if outcome.stop is None else "stopped"
-        return answer_call(deps, state, call, _hook_refusal(outcome), label)
-    amended = _amend_arguments(deps, key, call, outcome)
+        return answer_call(deps, state, call, _hook_refusal_result(outcome), label)
+    amended = _amend_arguments_by_hook(deps, key, call, outcome)
     record_hook_decision(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
     by_person = state["by_person"] and amended is None
@@ -338,7 +338,7 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     return {**found, "by_hook": True} if amended else found
 
 
-def _hook_refusal(outcome: HookOutcome) -> ToolResult:
+def _hook_refusal_result(outcome: HookOutcome) -> ToolResult:
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
     why = outcome.stop or hook_reason(outcome)
     prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
@@ -346,7 +346,9 @@ def _hook_refusal(outcome: HookOutcome) -> ToolResult:
     return result.model_copy(update={"stop": outcome.stop and why})
 
 
-def _amend_arguments(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:
+def _amend_arguments_by_hook(
+    deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome
+) -> CallKey | None:
     """The attempt with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
@@ -359,7 +361,7 @@ def _amend_arguments(deps: Deps, key: CallKey, call: CallView, outcome: HookOutc
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
     key = call_key_of(state)
-    record = record_sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
+    record = record_changed_result(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"
     return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

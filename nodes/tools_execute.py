@@ -8,10 +8,10 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import fire_hooks, fires, wrap_hook_text
+from interlock.nodes.hooks import fire_hooks, hook_node, wrap_hook_text
 from interlock.nodes.requests import has_server_changed, load_request_and_answer, server_changed_result
 from interlock.nodes.subagent import agent_seconds_left
-from interlock.nodes.tools_approval import approval_mode_for, tool_info
+from interlock.nodes.tools_approval import approval_mode_for, require_tool_info
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
@@ -20,13 +20,13 @@ from interlock.nodes.tools_results import (
     call_status_after,
     filled_forms,
     hook_reason,
-    is_result_for_hooks,
-    load_attempt,
+    load_deps_key_and_call,
     mode_refusal,
+    record_changed_result,
     record_hook_decision,
-    record_sent_instead,
     recorded_result,
     result_event,
+    should_fire_after_tool,
 )
 from interlock.prompts import load_prompt
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult, call_key_of, error_result
@@ -58,12 +58,12 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
 
     `docs/internals.md#unknown-outcomes`.
     """
-    deps, key, call = load_attempt(state, runtime)
-    info = tool_info(deps, call)
+    deps, key, call = load_deps_key_and_call(state, runtime)
+    info = require_tool_info(deps, call)
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
         await deps.snapshots.after(key)  # a kill may have prevented it
-        return _end_update(state, row.result, is_too_long(deps, call, row.result))
+        return _executed_update(state, row.result, is_output_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _can_rerun(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
     result = await _refusal_before_run(deps, state, call) if row is None or row.state == "scheduled" else None
@@ -85,13 +85,13 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     deps.journal.finish(key, call, result)
     written = info.effect == "file" and result.status == "success"
     await deps.snapshots.after(key, str(result.meta.get("path", "")) if written else "")
-    return _end_update(state, result, is_too_long(deps, call, result))
+    return _executed_update(state, result, is_output_too_long(deps, call, result))
 
 
 def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
     changed = call.args if key.attempt > 1 else None
     return ToolStart(
-        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summary(call), parameters=changed
+        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summarize_call(call), parameters=changed
     )
 
 
@@ -124,7 +124,7 @@ async def _run_journaled(
         planned = row.planned
     else:
         if info.effect == "file":
-            computed = await deps.toolset.plan(run.call, run)
+            computed = await deps.toolset.plan_change(run.call, run)
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
@@ -134,7 +134,7 @@ async def _run_journaled(
         if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
-    work = deps.toolset.run(replace(run, planned=planned))
+    work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)
 
 
@@ -142,7 +142,7 @@ async def _run_until_deadline(deps: Deps, run: ToolRun) -> ToolResult:
     """Run a call without effects, cut short when time is up; calls with effects enforce their own limits."""
     try:
         async with asyncio.timeout(run.time_left_s):
-            return await deps.toolset.run(run)
+            return await deps.toolset.run_call(run)
     except TimeoutError:
         return error_result(
             "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
@@ -153,7 +153,7 @@ def _can_rerun(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
     """Whether an unfinished intent may be rerun: a file's hash shows if it was written; a command has no such proof."""
     if info.effect != "file" or row.planned is None:
         return info.effect == "none"
-    return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
+    return deps.toolset.current_digest(row.planned.path) in (row.planned.before, row.planned.after)
 
 
 async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
@@ -171,7 +171,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
         raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
     if has_server_changed(deps, request):
         return server_changed_result(request)
-    changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
+    changed = [file.path for file in request.files if deps.toolset.current_digest(file.path) != file.sha256]
     if not changed:
         return None
     return error_result("stale_approval", load_prompt("run/call_stale").text(files=", ".join(changed)))
@@ -180,7 +180,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
 async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
     """Since the decision other calls of the batch ran, or waited for a person for days: where a path leads, and what a
     command would read, may have changed."""
-    info = tool_info(deps, call)
+    info = require_tool_info(deps, call)
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
     mode = approval_mode_for(deps, info.risk, state)
@@ -190,19 +190,21 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").text(reason=now.reason))
 
 
-def _end_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+def _executed_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     if (result.error or {}).get("type") == INPUT_WANTED:
         return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
     ended: ExecuteState = {"status": call_status_after(state.get("status", "scheduled"), "execute", event)}
-    hooks = is_result_for_hooks({**state, **ended})
+    hooks = should_fire_after_tool({**state, **ended})
     return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
 
-@fires(reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output"))
+@hook_node(
+    reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output")
+)
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     result = recorded_result(deps.journal, key)
     outcome = await fire_hooks("AfterTool", _hook_payload(call, result), state, runtime, call.name)
     record_hook_decision(runtime, key, "AfterTool", outcome)
@@ -213,7 +215,7 @@ async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         text = load_prompt("run/result_blocked").text(reason=hook_reason(outcome))
         blocked = Message(role="tool", name=call.name, status="error", content=text)
         return {**update, "shortened": deps.transcript.append("", [blocked])}
-    long = state["kind"] == "tool" and is_too_long(deps, call, result)
+    long = state["kind"] == "tool" and is_output_too_long(deps, call, result)
     return {**update, "label": "long output"} if long else update
 
 
@@ -241,7 +243,7 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = call_key_of(state)
     stop = state.get("hook_stop", "")
-    record = record_sent_instead(
+    record = record_changed_result(
         runtime.context,
         key,
         state.get("shortened", ""),
@@ -258,11 +260,11 @@ def by_kind(state: ExecuteState) -> CallKind:
     return state["kind"]
 
 
-def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
+def is_output_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
     """A cancelled call's output is left as it is: no model is asked while the run is stopping."""
     rule = output_rule(deps.settings, call.name)
     return result.status != "cancelled" and exceeds_output_rule(deps.settings, rule, result.content)
 
 
 def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:
-    return "hooks" if is_result_for_hooks(state) else "done"
+    return "hooks" if should_fire_after_tool(state) else "done"

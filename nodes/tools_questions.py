@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.plan import parse_steps
+from interlock.nodes.plan import parse_plan_steps
 from interlock.nodes.requests import (
     has_server_changed,
     load_request_and_answer,
@@ -23,10 +23,10 @@ from interlock.nodes.tools_results import (
     EXECUTED,
     call_status_after,
     filled_forms,
-    is_result_for_hooks,
-    load_attempt,
+    load_deps_key_and_call,
     record_person_decision,
     recorded_result,
+    should_fire_after_tool,
 )
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import (
@@ -54,10 +54,10 @@ INPUT_WANTED = "input_wanted"
 @node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: asking is harmless, and the answer is the person's own."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
-    preview = await deps.toolset.preview(call, ())
+    preview = await deps.toolset.preview_call(call, ())
     request = ApprovalRequest(
         attempt=key,
         what="question",
@@ -80,18 +80,18 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 )
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
         deps.journal.finish(key, call, rejection_result(answer))
         return {"label": "done", "status": call_status_after("scheduled", "execute", "fail")}
-    result = ToolResult(status="success", content=answer.text or "", meta=_chosen_mode(request, answer))
+    result = ToolResult(status="success", content=answer.text or "", meta=_mode_switch_meta(request, answer))
     deps.journal.finish(key, call, result)
-    return _end_call(state, "succeed", "done")
+    return _ended_call_update(state, "succeed", "done")
 
 
-def _chosen_mode(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
+def _mode_switch_meta(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
     """The mode to switch to, if the chosen option names one."""
     raw = request.questions[0].get("options") if request.questions else None
     for option in raw if isinstance(raw, list) else []:
@@ -100,10 +100,10 @@ def _chosen_mode(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValu
     return {}
 
 
-def _end_call(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
+def _ended_call_update(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     """The call has ended: continue with the hooks on its result or, without any, with `otherwise`."""
     over: ExecuteState = {"status": call_status_after("scheduled", "execute", event)}
-    return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
+    return {**over, "label": "hooks" if should_fire_after_tool({**state, **over}) else otherwise}
 
 
 @node(
@@ -115,7 +115,7 @@ def _end_call(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read_plan, path)
@@ -124,7 +124,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
-    sha256 = deps.toolset.now(str(path))
+    sha256 = deps.toolset.current_digest(str(path))
     request = ApprovalRequest(
         attempt=key,
         what="review",
@@ -161,27 +161,27 @@ def _read_plan(path: Path | None) -> str:
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
-        deps.journal.finish(key, call, _plan_rejection(answer))
-        return _end_call(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
+        deps.journal.finish(key, call, _plan_rejection_result(answer))
+        return _ended_call_update(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
         await await_despite_cancel(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
         text = edited
-    elif deps.toolset.now(file.path) != file.on_disk:
+    elif deps.toolset.current_digest(file.path) != file.on_disk:
         return {"label": "changed since"}
     else:
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     deps.journal.finish(key, call, _approved_plan_result(request, answer, text, record))
-    return _end_call(state, "succeed", "decided")
+    return _ended_call_update(state, "succeed", "decided")
 
 
-def _plan_rejection(answer: Answer) -> ToolResult:
+def _plan_rejection_result(answer: Answer) -> ToolResult:
     if answer.choice == "cancel":
         stopped = cancelled_result(render_prompt("plan/cancelled"))
         return stopped.model_copy(update={"stop": "cancelled by the user", "meta": {"plan": "cancel"}})
@@ -222,7 +222,7 @@ def _approved_plan_result(request: ApprovalRequest, answer: Answer, text: str, r
         "plan": verdict,
         "plan_file": path,
         "plan_text": record,
-        "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
+        "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_plan_steps(text)],
         "summary": f"approved, into {verdict.removeprefix('approve_')}",
     }
     return ToolResult(
@@ -236,7 +236,7 @@ _KILLED = "The run was killed or stopped while this call ran."
 @node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     reason = (
         f"{state.get('cause') or _KILLED} The call may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
@@ -247,7 +247,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         kind="outcome",
         call=call,
         reason=reason,
-        preview=deps.toolset.summary(call),
+        preview=deps.toolset.summarize_call(call),
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
@@ -263,7 +263,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
@@ -288,12 +288,12 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The reason attributes the server's words to the server and says what an answer does."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     asks = (state.get("asks") or 0) + 1
     form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
     # A server may ask after it has done something; nothing of the call stays open while a run waits.
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
         attempt=key,
@@ -301,8 +301,8 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         asked=asks,
         kind="question",
         call=call,
-        reason=f"The MCP server that does {deps.toolset.summary(call)!r} asks for this, and gets your answer{several}. "
-        f"The call failed without, and is then made again{twice}. Reject to leave it.",
+        reason=f"The MCP server that does {deps.toolset.summarize_call(call)!r} asks for this, and gets your "
+        f"answer{several}. The call failed without, and is then made again{twice}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
         questions=form_questions(form),
@@ -320,7 +320,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""
-    deps, key, call = load_attempt(state, runtime)
+    deps, key, call = load_deps_key_and_call(state, runtime)
     request, answer = load_request_and_answer(deps, state["approval"])
     again = key.next.attempt
     another = has_server_changed(deps, request)

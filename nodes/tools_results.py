@@ -34,7 +34,7 @@ _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
-def load_attempt(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
+def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, call_key_of(state)
     return deps, key, deps.journal.call(key)
@@ -86,7 +86,7 @@ def recorded_call_and_result(
     return journal.call(key), recorded_result(journal, key)
 
 
-def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
+def result_for_model(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
     """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
@@ -101,7 +101,7 @@ def result_as_sent(transcript: Transcript, record: str, result: ToolResult) -> T
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
     call, raw = deps.journal.call(key), recorded_result(deps.journal, key)
-    sent = result_as_sent(deps.transcript, record, raw)
+    sent = result_for_model(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
@@ -112,7 +112,7 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
         error=result.error,
         duration_ms=duration if isinstance(duration, int) else 0,
         diff=str(result.meta.get("diff") or ""),
-        summary=deps.toolset.summary(call),
+        summary=deps.toolset.summarize_call(call),
         exit=str(result.meta.get("signal") or (f"exit {code}" if code else "")),
     )
 
@@ -122,28 +122,28 @@ class CallResult(HookWait, total=False):
     """The call's status, see ToolCallChart."""
 
 
-def is_result_for_hooks(state: CallResult) -> bool:
+def should_fire_after_tool(state: CallResult) -> bool:
     """A call stopped while running has no result to show to hooks."""
     return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
-    info = deps.toolset.info(call.name)
+    info = deps.toolset.tool_info(call.name)
     if not mode or info is None:
         return None
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
-    why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
+    why = deps.modes.refusal(mode, call, info.name, deps.toolset.written_paths(call))
     return error_result("mode_restriction", why) if why else None
 
 
-def record_call_decision(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
+def record_call_decision(runtime: Runtime[Deps], key: CallKey, decision: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
-    runtime.context.steps.decided(requesting_task(runtime, "A decision on a call"), key, what)
+    runtime.context.steps.decided(requesting_task(runtime, "A decision on a call"), key, decision)
 
 
-def policy_decision(verdict: Verdict, mode: str) -> DecisionRecord:
+def policy_decision_record(verdict: Verdict, mode: str) -> DecisionRecord:
     return DecisionRecord(
         by="policy",
         decision=verdict.decision,
@@ -156,15 +156,15 @@ def policy_decision(verdict: Verdict, mode: str) -> DecisionRecord:
 
 
 def record_argument_change(
-    runtime: Runtime[Deps], key: CallKey, by: DecidedBy, becomes: int, who: str, reason: str = ""
+    runtime: Runtime[Deps], key: CallKey, by: DecidedBy, new_attempt: int, who: str, reason: str = ""
 ) -> None:
-    """Record that the call got other arguments: those of attempt `becomes`."""
-    what = DecisionRecord(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
+    """Record that the call got other arguments: those of `new_attempt`."""
+    what = DecisionRecord(by=by, decision="changed", who=who, reason=reason, becomes=new_attempt)
     record_call_decision(runtime, key, what)
 
 
 def record_person_decision(
-    runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0
+    runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, new_attempt: int = 0
 ) -> None:
     """Record a person's answer to the request with this key."""
     words = answer.text or answer.feedback or ""
@@ -175,7 +175,7 @@ def record_person_decision(
         request=request,
         said=words,
         said_at=answer.at,
-        becomes=becomes,
+        becomes=new_attempt,
     )
     record_call_decision(runtime, key, what)
 
@@ -194,7 +194,7 @@ def hook_names(outcome: HookOutcome) -> str:
 
 
 def record_hook_decision(
-    runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, becomes: int = 0
+    runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, new_attempt: int = 0
 ) -> None:
     """Record the hooks' decision on the call, if any hook ran."""
     if not outcome.verdicts:
@@ -206,24 +206,24 @@ def record_hook_decision(
         event=event,
         reason=outcome.stop or outcome.reason,
         hooks=outcome.verdicts,
-        becomes=becomes,
+        becomes=new_attempt,
     )
     record_call_decision(runtime, key, what)
 
 
-def record_sent_instead(
-    deps: Deps, key: CallKey, instead: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
+def record_changed_result(
+    deps: Deps, key: CallKey, replacement: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
 ) -> str:
-    """Chain record with the result, or what replaces it (`instead`), plus additions; empty: the plain result.
+    """Chain record with the result, or what replaces it (`replacement`), plus additions; empty: the plain result.
 
-    `instead` and `notes` are records. `stop`, why the run must end, goes into the record before it.
+    `replacement` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
     extra = [load_prompt("run/args_changed_by_hook").text()] if by_hook else []
     extra += [deps.transcript.message(notes).text] if notes else []
     if not extra:
-        return instead
+        return replacement
     call = deps.journal.call(key)
-    known = deps.transcript.message(instead) if instead else None
+    known = deps.transcript.message(replacement) if replacement else None
     text = known.text if known else recorded_result(deps.journal, key).content
     status = known.status if known else None
     message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))

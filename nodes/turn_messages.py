@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import append_undone_note, has_ide
-from interlock.nodes.hooks import warn_about_hook
+from interlock.nodes.context import append_undone_note, has_editor
+from interlock.nodes.hooks import warn_hook_request_ignored
 from interlock.prompts import load_prompt
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
@@ -126,9 +126,9 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     What a person took back is told here, to the chain that is sent.
     """
     deps = runtime.context
-    label = "ide" if has_ide(state, deps) else "plain"
+    label = "ide" if has_editor(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
-    indices = older_outputs(messages, deps.transcript)
+    indices = maskable_output_indices(messages, deps.transcript)
     if not indices or tokens_freed(messages, indices) < WORTH_TOKENS:
         head = append_undone_note(state["head"], deps)
         return {"label": label} if head == state["head"] else {"label": label, "head": head}
@@ -157,25 +157,25 @@ class _OutputAges:
             self.newer_tokens += size
         self.count += 1
 
-    def take_older(self, messages: Sequence[Message]) -> None:
+    def move_older_outputs(self, messages: Sequence[Message]) -> None:
         """Move what is beyond the newest tokens, and was seen, to the older ones: it stays there."""
         while self.newer_tokens > KEPT_OUTPUT_TOKENS and self.newer and self.newer[0][0] < self.unseen:
             index, size = self.newer.popleft()
             self.newer_tokens -= size
-            if _is_maskable(messages[index], size):
+            if _is_worth_masking(messages[index], size):
                 self.older.append(index)
 
 
 _outputs = Growing(_OutputAges, _OutputAges.add)
 
 
-def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int]:
+def maskable_output_indices(messages: Sequence[Message], owner: object = None) -> list[int]:
     """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
 
     The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `Growing`.
     """
     outputs = _outputs(messages, owner)
-    outputs.take_older(messages)
+    outputs.move_older_outputs(messages)
     return [*outputs.older]
 
 
@@ -195,7 +195,7 @@ def tokens_freed(messages: Sequence[Message], indices: Sequence[int]) -> int:
     )
 
 
-def _is_maskable(message: Message, size: int) -> bool:
+def _is_worth_masking(message: Message, size: int) -> bool:
     """An already masked output is short, so it is never masked twice."""
     if message.name in _NEVER or message.text.startswith("<tool_output_masked>"):
         return False
@@ -206,7 +206,7 @@ def _masked_preview(message: Message) -> str:
     """Both ends; for shell output, whole lines and those on how the command ended."""
     text = message.text
     if message.name not in SHELL:
-        return _both_ends(text, _PREVIEW_CHARS)
+        return _keep_both_ends(text, _PREVIEW_CHARS)
     lines = text.splitlines()
     if len(lines) <= 2 * _PREVIEW_LINES:
         return "\n".join(map(_cut_line, lines))
@@ -217,10 +217,10 @@ def _masked_preview(message: Message) -> str:
 
 
 def _cut_line(line: str) -> str:
-    return line if len(line) <= _LINE_CHARS else _both_ends(line, _LINE_CHARS // 2)
+    return line if len(line) <= _LINE_CHARS else _keep_both_ends(line, _LINE_CHARS // 2)
 
 
-def _both_ends(text: str, each: int) -> str:
+def _keep_both_ends(text: str, each: int) -> str:
     return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
 
 
@@ -234,7 +234,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     mode = deps.modes.get(state.get("mode", ""))
     tools: list[ToolDeclaration] = []
     withheld: list[ToolDeclaration] = []
-    for tool in deps.toolset.declarations():
+    for tool in deps.toolset.declare_tools():
         offered = (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]
@@ -298,7 +298,7 @@ def read_hook_field(kind: type[M], output: Mapping[str, JsonValue], field: str) 
         raise BadChangeError(": ".join(first_validation_error(error, field))) from error
 
 
-def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
+def hook_answer_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
     """The text of `llm_response`; empty if none is usable, which is reported to people."""
     try:
         answer = read_hook_field(_Answer, outcome.output, "llm_response")
@@ -312,7 +312,7 @@ def replacement_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[De
             raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
         return replace_surrogates(text)
     except BadChangeError as problem:
-        warn_about_hook(event, outcome, str(problem), runtime)
+        warn_hook_request_ignored(event, outcome, str(problem), runtime)
         return ""
 
 

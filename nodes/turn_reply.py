@@ -6,21 +6,21 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import fire_hooks, fires, prompt_end
+from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update
 from interlock.nodes.loop_detectors import (
     StreamDetector,
-    append_key,
-    cycle_length,
+    append_call_key,
     describe_cycle,
     hash_call,
-    is_polling,
+    is_call_polling,
+    repeated_cycle_length,
     shorten_text,
 )
 from interlock.nodes.turn_messages import (
     REQUEST,
     answer_for_hooks,
     build_turn_request,
-    replacement_text,
+    hook_answer_text,
     request_for_hooks,
 )
 from interlock.prompts import load_prompt
@@ -59,7 +59,7 @@ class StreamWatch:
         self.keys = list(keys)
         self._history, self._loops = history, loops
         self._stream = StreamDetector(limit, loops)
-        for text in _collect_continued_answer(history):
+        for text in _texts_of_continued_answer(history):
             self._stream.feed(text)
             self._stream.begin()
 
@@ -68,7 +68,7 @@ class StreamWatch:
         found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
         return ": ".join(found) if found else None
 
-    def found(self, reply: Reply) -> dict[str, str]:
+    def find_loop(self, reply: Reply) -> dict[str, str]:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             kind, _, detail = (reply.problem or "").partition(": ")
@@ -79,19 +79,19 @@ class StreamWatch:
         names = [call.name for message in self._history[-_CALLS:] for call in message.tool_calls]
         for call in reply.message.tool_calls:
             names.append(call.name)
-            self.keys = append_key(self.keys, hash_call(call.name, call.args))
-            length = 0 if loop else cycle_length(self.keys)
-            if length and not is_polling(self.keys, length, self._history):
+            self.keys = append_call_key(self.keys, hash_call(call.name, call.args))
+            length = 0 if loop else repeated_cycle_length(self.keys)
+            if length and not is_call_polling(self.keys, length, self._history):
                 loop = {"kind": "tool_call", "detail": describe_cycle(names, length, call.args)}
-        return loop or self._same_answer(reply.message)
+        return loop or self._find_repeated_answer(reply.message)
 
-    def _same_answer(self, answer: Message) -> dict[str, str]:
+    def _find_repeated_answer(self, answer: Message) -> dict[str, str]:
         """An answer is refused by a hook or continued; the same again and again, without a call between, is a loop."""
         text = answer.text.strip()
         if answer.tool_calls or not text:
             return {}
-        self.keys = append_key(self.keys, hash_call("", {"text": text}))
-        if cycle_length(self.keys) != 1:
+        self.keys = append_call_key(self.keys, hash_call("", {"text": text}))
+        if repeated_cycle_length(self.keys) != 1:
             return {}
         return {
             "kind": "content",
@@ -129,7 +129,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
-    found = watch.found(reply)  # which adds the answer's calls to the keys
+    found = watch.find_loop(reply)  # which adds the answer's calls to the keys
     update: TurnState = {
         "candidate": reply.record,
         "finish_reason": reply.finish_reason or "",
@@ -209,7 +209,7 @@ def _retry_or_error_update(error: ModelError, took_s: float, state: TurnState, d
     plan = deps.models.plan_retry(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
-        stands = _note_unavailable_model(error, model, state.get("unavailable", {}), deps.info)
+        stands = _unavailable_model_update(error, model, state.get("unavailable", {}), deps.info)
         return {**stands, "retry": plan if error.retryable else None}
     if left_s is not None and plan["spent_s"] >= left_s:
         return {**_time_up_update(left_s), "retry": {**plan, "at": 0}}
@@ -261,7 +261,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     reason = state.get("finish_reason", "")
     if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
-        return _end_update("error", "blocked", text)
+        return _failed_reply_update("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _reply_problem(message, reason, answers_tool)
     if not problem:
@@ -279,7 +279,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     again_with = f"Try again with: {runtime.context.info.command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
-    return _end_update("invalid_stream", "invalid_stream", text)
+    return _failed_reply_update("invalid_stream", "invalid_stream", text)
 
 
 @node(
@@ -313,7 +313,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "again"}
 
 
-def _end_update(status: str, kind: str, message: str) -> TurnState:
+def _failed_reply_update(status: str, kind: str, message: str) -> TurnState:
     label = "error" if status == "error" else "invalid"
     return {"label": label, "turn_status": status, "error": {"type": kind, "message": message}}
 
@@ -331,7 +331,7 @@ def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
     return "" if answers_tool else "the answer is empty"
 
 
-@fires(
+@hook_node(
     reads=(*REQUEST, "hooked", "said", "candidate", "finish_reason"),
     writes=("head", "reply", "said", "turn_status", "error"),
     labels=("answered", "calls", "stopped", "blocked"),
@@ -345,10 +345,10 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "llm_response": answer_for_hooks(answer, state.get("finish_reason", "")),
     }
     outcome = await fire_hooks("AfterModel", payload, state, runtime)
-    if end := prompt_end("AfterModel", outcome, "the answer", runtime):
+    if end := prompt_end_update("AfterModel", outcome, "the answer", runtime):
         return {**end}
     record = state["candidate"]
-    text = replacement_text("AfterModel", outcome, runtime)
+    text = hook_answer_text("AfterModel", outcome, runtime)
     if text and text != answer.text:
         # Thoughts and their signature belong to the replaced text; calls keep their own.
         answer = answer.model_copy(
@@ -409,7 +409,7 @@ def accept_answer(state: TurnState, transcript: Transcript, reply: str) -> TurnS
     return update
 
 
-def _note_unavailable_model(
+def _unavailable_model_update(
     error: ModelError, model: str, unavailable: Mapping[str, str], info: RunInfo
 ) -> TurnState:
     """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
@@ -426,7 +426,7 @@ def _note_unavailable_model(
     return {**failed, "unavailable": dict(unavailable), "failed_model": ""}
 
 
-def _collect_continued_answer(history: Sequence[Message]) -> list[str]:
+def _texts_of_continued_answer(history: Sequence[Message]) -> list[str]:
     """The model's texts since a person or tool spoke: an answer it was told to continue."""
     texts: list[str] = []
     for message in reversed(history):

@@ -8,8 +8,8 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import conversation_size, count_tokens, unsent_messages
-from interlock.nodes.hooks import fire_hooks, fires, prompt_end, warn_about_hook
+from interlock.nodes.compress_snapshot import conversation_size, count_tokens, messages_after_last_answer
+from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update, warn_hook_request_ignored
 from interlock.nodes.turn_messages import (
     REQUEST,
     BadChangeError,
@@ -18,8 +18,8 @@ from interlock.nodes.turn_messages import (
     TurnRequest,
     apply_message_changes,
     build_turn_request,
+    hook_answer_text,
     read_hook_field,
-    replacement_text,
     request_for_hooks,
 )
 from interlock.nodes.turn_reply import accept_answer
@@ -78,7 +78,7 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             f"This prompt's limit of {format_count(state['max_turns'], 'turn')} is reached",
         )
     known = conversation_size(runtime.context, state)
-    long = known.is_crowded or known.reaches(runtime.context.settings.model.compression_threshold)
+    long = known.is_crowded or known.has_reached(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,
         "label": "long" if long else "short",
@@ -106,7 +106,7 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    plain = sum(map(estimate_message, unsent_messages(history) if known else history))
+    plain = sum(map(estimate_message, messages_after_last_answer(history) if known else history))
     estimated = deps.models.scale_estimate(model, plain)
     remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:
@@ -135,7 +135,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {**fresh, "label": label, "sticky_model": model}
 
 
-@fires(
+@hook_node(
     reads=(*REQUEST, "hooked", "said"),
     writes=(*_UNCHANGED, "head", "reply", "said", "turn_status", "finish_reason", "error"),
     labels=("ask", "choose tools", "answered", "stopped", "blocked"),
@@ -149,11 +149,11 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
     request = await build_turn_request({**unchanged, "sticky_model": state["sticky_model"]}, deps)
     outcome = await fire_hooks("BeforeModel", {"llm_request": request_for_hooks(request)}, state, runtime)
-    if outcome.stop is None and (text := replacement_text("BeforeModel", outcome, runtime)):
+    if outcome.stop is None and (text := hook_answer_text("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
         return {**accept_answer(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
-    if end := prompt_end("BeforeModel", outcome, "the request", runtime):
+    if end := prompt_end_update("BeforeModel", outcome, "the request", runtime):
         return {**end}
     label = "choose tools" if is_hooked(state, "BeforeToolSelection") else "ask"
     return {**_UNCHANGED, **_apply_hook_changes(outcome, state["head"], request, runtime), "label": label}
@@ -176,7 +176,7 @@ def _apply_hook_changes(
             messages = apply_message_changes(wanted.messages, request.messages)
             changed["request_head"] = _store_request_chain(deps.transcript, head, messages)
     except (BadChangeError, UserError) as problem:
-        warn_about_hook("BeforeModel", outcome, str(problem), runtime)
+        warn_hook_request_ignored("BeforeModel", outcome, str(problem), runtime)
     return changed
 
 
@@ -189,7 +189,7 @@ def _store_request_chain(transcript: Transcript, head: str, messages: Sequence[M
     return transcript.append(shared, messages[len(same) :])
 
 
-@fires(
+@hook_node(
     reads=REQUEST,
     writes=("request_tools", "turn_status", "error"),
     labels=("ask", "stopped", "blocked"),
@@ -199,7 +199,7 @@ async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> Tur
     request = await build_turn_request(state, runtime.context)
     payload = {"llm_request": request_for_hooks(request)}
     outcome = await fire_hooks("BeforeToolSelection", payload, state, runtime)
-    if end := prompt_end("BeforeToolSelection", outcome, "the request", runtime):
+    if end := prompt_end_update("BeforeToolSelection", outcome, "the request", runtime):
         return {**end}
     tools = _tools_chosen_by_hooks(outcome, [t.name for t in request.tools], runtime)
     return {"label": "ask", "request_tools": tools}
@@ -212,13 +212,13 @@ def _tools_chosen_by_hooks(
     try:
         choice = read_hook_field(ToolChoice, outcome.output, "toolConfig")
     except BadChangeError as problem:
-        warn_about_hook("BeforeToolSelection", outcome, str(problem), runtime)
+        warn_hook_request_ignored("BeforeToolSelection", outcome, str(problem), runtime)
         return None
     if choice is None or (choice.mode != "NONE" and not choice.allowedFunctionNames):
         return None
     named = [] if choice.mode == "NONE" else choice.allowedFunctionNames or []
     if unknown := sorted(set(named).difference(offered)):
-        warn_about_hook(
+        warn_hook_request_ignored(
             "BeforeToolSelection", outcome, f"no tool {', '.join(map(repr, unknown))} is offered", runtime
         )
     return [name for name in offered if name in named]
@@ -275,7 +275,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     left = deps.models.scale_estimate(model, count_tokens(messages) + _count_tool_tokens(tools))
     refused_again = state.get("overflows", 0) > 1
     changed = False
-    for index in _largest_outputs(messages):
+    for index in _output_indices_by_size(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
         before = count_tokens([messages[index]])
@@ -292,7 +292,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "full", "turn_status": "context_overflow", "error": error, "last_prompt_tokens": 0}
 
 
-def _largest_outputs(messages: Sequence[Message]) -> list[int]:
+def _output_indices_by_size(messages: Sequence[Message]) -> list[int]:
     sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 

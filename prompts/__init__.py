@@ -59,7 +59,7 @@ def parse_prompt(name: str, source: str) -> Prompt:
     front = _FRONT.match(source)
     if front is None:
         _raise_malformed(name, "expected TOML front matter between two lines '+++' at the top")
-    purpose, inputs = _front_matter(name, front[1])
+    purpose, inputs = _parse_front_matter(name, front[1])
     body = source[front.end() :].strip() + "\n"
     used = set(_SLOT.findall(body))
     if used != inputs:
@@ -87,7 +87,7 @@ def render_prompt(name: str, **values: str) -> str:
     return load_prompt(name).text(**values)
 
 
-def prompts_digest(folder: str) -> str:
+def hash_prompts(folder: str) -> str:
     """Of the texts of a folder's prompts: another one where a word of them is."""
     found = (load_prompt(name) for name in prompt_names() if name.startswith(f"{folder}/"))
     texts = ((prompt.name, prompt.system, prompt.user) for prompt in found)
@@ -105,7 +105,7 @@ def prompt_names() -> list[str]:
     return sorted(name.removesuffix(".md") for name in found)
 
 
-def _front_matter(name: str, source: str) -> tuple[str, set[str]]:
+def _parse_front_matter(name: str, source: str) -> tuple[str, set[str]]:
     try:
         front: dict[str, Any] = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:

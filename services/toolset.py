@@ -161,7 +161,7 @@ class BuiltinToolset:
         self._names = {**aliases, **self.tools}
         self._files = FileCalls(self.workspace)
 
-    def declarations(self) -> list[ToolDeclaration]:
+    def declare_tools(self) -> list[ToolDeclaration]:
         return [*self._cached_declarations]
 
     @cached_property
@@ -177,7 +177,7 @@ class BuiltinToolset:
         ]
         return [*map(to_brief_declaration, declared)] if self.brief else declared
 
-    def info(self, name: str) -> ToolInfo | None:
+    def tool_info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
         if tool is None:
             return None
@@ -185,10 +185,10 @@ class BuiltinToolset:
         alone = tool.risk in _ALONE or tool.kind == "review" or effect == "other"
         return ToolInfo(tool.name, tool.risk, alone, "file" if tool.plan else effect, tool.kind)
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest_tool_names(self, name: str) -> list[str]:
         return nearest_names(name, self._names)
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         tool = self._names.get(call.name)
         if tool is None:
             return f"Tool {call.name!r} not found."
@@ -205,7 +205,7 @@ class BuiltinToolset:
             return f"{call.name}: {refused}"
         return None
 
-    def writes(self, call: CallView) -> list[str] | None:
+    def written_paths(self, call: CallView) -> list[str] | None:
         tool = self._names.get(call.name)
         if tool is None:
             return None
@@ -215,10 +215,10 @@ class BuiltinToolset:
         except PathRefused:
             return None
 
-    def summary(self, call: CallView) -> str:
+    def summarize_call(self, call: CallView) -> str:
         return summarize_call(self._names.get(call.name), call)
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         tool = self._names[call.name]
         try:
             args = _parse_args(tool, call)
@@ -232,24 +232,24 @@ class BuiltinToolset:
             problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
                 return Preview(text=problem, problem=problem, code=error.kind)
-            return Preview(text=self.summary(call), problem=problem)
-        return Preview(text=self.summary(call))
+            return Preview(text=self.summarize_call(call), problem=problem)
+        return Preview(text=self.summarize_call(call))
 
-    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         try:
             path = str(call.args["file_path"])
             return await self._files.file(path, self._parse_earlier_calls(earlier), self._build_context(call))
         except Exception as error:
             return to_failed_result(call.name, error)
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
+    async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
             return await self._files.plan(tool, _parse_args(tool, call), call, self._build_context(call, run))
         except Exception as error:
             return to_failed_result(call.name, error)
 
-    async def run(self, run: ToolRun) -> ToolResult:
+    async def run_call(self, run: ToolRun) -> ToolResult:
         call = run.call
         tool = self._names.get(call.name)
         if tool is None:
@@ -263,7 +263,7 @@ class BuiltinToolset:
         except Exception as error:
             return to_failed_result(call.name, error)
 
-    def now(self, planned_path: str) -> str | None:
+    def current_digest(self, planned_path: str) -> str | None:
         return self._files.now(planned_path)
 
     def _parse_earlier_calls(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
@@ -271,7 +271,7 @@ class BuiltinToolset:
         found: list[tuple[Tool, BaseModel]] = []
         for call in calls:
             tool = self._names.get(call.name)
-            if tool is not None and tool.plan and not tool.preview and self.invalid(call) is None:
+            if tool is not None and tool.plan and not tool.preview and self.find_call_problem(call) is None:
                 found.append((tool, _parse_args(tool, call)))
         return found
 

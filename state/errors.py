@@ -55,7 +55,7 @@ class ConfigError(InterlockError):
 
 
 class ToolError(Exception):
-    """Raised anywhere below a tool's functions to fail the call; `calls.result_of` makes the result that answers it."""
+    """Raised anywhere below a tool's functions to fail the call; `calls.error_result_of` makes its answer."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -286,45 +286,45 @@ class FileNow:
 class Toolset(Protocol):
     """Tools by name: built-in, discovered, and from MCP servers."""
 
-    def declarations(self) -> list[ToolDeclaration]: ...
+    def declare_tools(self) -> list[ToolDeclaration]: ...
 
-    def info(self, name: str) -> ToolInfo | None:
+    def tool_info(self, name: str) -> ToolInfo | None:
         """Scheduling facts about a tool; None: no such tool."""
         ...
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest_tool_names(self, name: str) -> list[str]:
         """Up to three tool names, nearest first."""
         ...
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         """Why the arguments are invalid, naming the field; None: valid. Paths are checked here too."""
         ...
 
-    def writes(self, call: CallView) -> list[str] | None:
+    def written_paths(self, call: CallView) -> list[str] | None:
         """Files such a call changes, relative to the workspace, links resolved; None: it names none."""
         ...
 
-    def summary(self, call: CallView) -> str:
+    def summarize_call(self, call: CallView) -> str:
         """One line for people."""
         ...
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         """What the call would do after the `earlier` calls of its batch."""
         ...
 
-    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         """The text file named by `file_path`, as the `earlier` calls of the batch leave it."""
         ...
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
+    async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         """For `effect == "file"`: what would be written now, or a result if it can't be. `run`: the run it is for."""
         ...
 
-    async def run(self, run: ToolRun) -> ToolResult:
+    async def run_call(self, run: ToolRun) -> ToolResult:
         """Execute. Expected failures are results, never exceptions."""
         ...
 
-    def now(self, planned_path: str) -> str | None:
+    def current_digest(self, planned_path: str) -> str | None:
         """sha256 of a file's current bytes; None: no file."""
         ...
 

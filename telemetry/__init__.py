@@ -24,12 +24,12 @@ from interlock.telemetry.sender import Batch, Log, Sender, span_context
 from interlock.telemetry.spans import (
     KIND,
     Attributes,
-    Figure,
+    Measurement,
     Span,
     Spans,
-    event_figures,
-    span_figures,
-    waiting_requests_figure,
+    event_measurements,
+    span_measurements,
+    waiting_requests_measurement,
 )
 
 _EVERY_S = 5.0
@@ -82,7 +82,7 @@ def follow_drive(
     if said := _undelivered_message(_shared_sender(settings.model_dump_json())):
         warnings.append(said)
     watch = Telemetry(settings, store, run, env)
-    with watch.current():
+    with watch.as_current_span():
         yield {**env, VARIABLE: watch.traceparent}, [watch]
 
 
@@ -92,9 +92,9 @@ def flush_at_exit() -> list[str]:
     return [line for one in _SENDERS.values() if (line := _undelivered_message(one, late=one in late))]
 
 
-def _undelivered_message(one: Sender, *, late: bool = False) -> str:
-    why = one.failure or ("it didn't answer in time" if late else "")
-    return f"Telemetry to {one.place!r}: {why}; it is sent with the run's next drive." if why else ""
+def _undelivered_message(sender: Sender, *, late: bool = False) -> str:
+    why = sender.failure or ("it didn't answer in time" if late else "")
+    return f"Telemetry to {sender.destination!r}: {why}; it is sent with the run's next drive." if why else ""
 
 
 _SENDERS: dict[str, Sender] = {}
@@ -121,7 +121,7 @@ class Telemetry:
         self._spans = Spans(store.home, self._trace, self._span, content=settings.log_prompts)
         self._sender = _shared_sender(settings.model_dump_json())
         self._sent = set[str]()
-        self._figures: list[Figure] = []
+        self._measurements: list[Measurement] = []
         self._logs: list[Log] = []
         self._workflow, self._last = "", time.monotonic()
 
@@ -131,7 +131,7 @@ class Telemetry:
         return f"00-{self._trace.trace}-{self._span}-01"
 
     @contextmanager
-    def current(self) -> Generator[None]:
+    def as_current_span(self) -> Generator[None]:
         """Make the drive the current span of this task: the MCP client tells servers of it."""
         from opentelemetry.context import attach, detach
         from opentelemetry.trace import NonRecordingSpan, set_span_in_context
@@ -146,12 +146,12 @@ class Telemetry:
     def __call__(self, event: ev.Event) -> None:
         if isinstance(event, ev.Init):
             self._workflow = event.workflow
-        self._figures += event_figures(event)
-        self._logs += _event_logs(event, content=self._settings.log_prompts)
+        self._measurements += event_measurements(event)
+        self._logs += _event_logs(event, with_content=self._settings.log_prompts)
         if isinstance(event, ev.Result):
             self._send_drive_span(event)
         elif time.monotonic() - self._last > _EVERY_S:
-            self._send_new_rows([])
+            self._send_ended_spans([])
 
     def _send_drive_span(self, event: ev.Result) -> None:
         about: Attributes = {
@@ -166,10 +166,10 @@ class Telemetry:
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
-        self._figures.append(waiting_requests_figure(count_waiting_requests(self._store.home)))
-        self._send_new_rows([drive], until)
+        self._measurements.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
+        self._send_ended_spans([drive], until)
 
-    def _send_new_rows(self, more: list[Span], until: float | None = None) -> None:
+    def _send_ended_spans(self, extra_spans: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""
         since = self._trace.until
         spans = [
@@ -177,20 +177,20 @@ class Telemetry:
             for s in self._spans.spans_since(list_rows_to_export(self._store.home, self._run, since), since)
             if s.id not in self._sent
         ]
-        spans += more
+        spans += extra_spans
         self._sent |= {span.id for span in spans}
-        of_these = (figure for span in spans for figure in span_figures(span, self._began))
-        figures = [*self._figures, *of_these]
-        logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
+        of_these = (measurement for span in spans for measurement in span_measurements(span, self._began))
+        measurements = [*self._measurements, *of_these]
+        logs, self._logs, self._measurements, self._last = self._logs, [], [], time.monotonic()
 
         def done() -> None:
             if until is not None:
                 mark_trace_exported(self._store, self._run, until)
 
-        self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
+        self._sender.send(Batch(self._trace.trace, self._span, spans, measurements, logs, done))
 
 
-def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
+def _event_logs(event: ev.Event, *, with_content: bool) -> Iterator[Log]:
     now = time.time()
     match event:
         case ev.Retry():
@@ -199,7 +199,7 @@ def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
         case ev.LoopDetected():
             about = {"interlock.loop.kind": event.kind, "interlock.loop.count": event.count}
             yield Log(
-                now, "interlock.loop_detected", event.detail if content else event.kind, "warning", about
+                now, "interlock.loop_detected", event.detail if with_content else event.kind, "warning", about
             )
         case ev.ChatCompressed():
             about = {"interlock.tokens.before": event.before, "interlock.tokens.after": event.after}
@@ -208,8 +208,8 @@ def _event_logs(event: ev.Event, *, content: bool) -> Iterator[Log]:
             yield Log(now, f"interlock.{event.severity}", event.message, event.severity, {})
         case ev.ApprovalRequired():
             about = {"interlock.request": event.id, "gen_ai.tool.name": event.tool_name}
-            yield Log(now, "interlock.approval_required", event.reason if content else "", "info", about)
-        case ev.MessageEvent() if event.role == "user" and content:
+            yield Log(now, "interlock.approval_required", event.reason if with_content else "", "info", about)
+        case ev.MessageEvent() if event.role == "user" and with_content:
             yield Log(now, "interlock.prompt", event.content, "info", {})
         case ev.Result():
             error = event.error or {}

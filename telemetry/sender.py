@@ -1,4 +1,4 @@
-"""sender: hands spans, figures and logs to OpenTelemetry's exporters, on a thread that nobody waits for.
+"""sender: hands spans, measurements and logs to OpenTelemetry's exporters, on a thread that nobody waits for.
 
 Nothing of OpenTelemetry is imported before that thread runs.
 """
@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from interlock.services.files.disk import make_private_file
 from interlock.state.settings import TelemetrySettings
-from interlock.telemetry.spans import Attributes, Figure, Span
+from interlock.telemetry.spans import Attributes, Measurement, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     trace: str
     drive: str
     spans: Sequence[Span]
-    figures: Sequence[Figure]
+    measurements: Sequence[Measurement]
     logs: Sequence[Log]
     done: Callable[[], None]
     """Called once the collector has it, and what was sent of the drive before."""
@@ -53,14 +53,14 @@ class Sender:
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self._settings = settings
-        self.place = settings.outfile or settings.otlp_endpoint
+        self.destination = settings.outfile or settings.otlp_endpoint
         self._lost = set[str]()
         """Drives of which something wasn't taken."""
         self._batches: queue.SimpleQueue[Batch] = queue.SimpleQueue()
         self._left = 0
         self._changed = threading.Condition()
         self.failure = ""
-        threading.Thread(target=self._run, name="telemetry", daemon=True).start()
+        threading.Thread(target=self._send_forever, name="telemetry", daemon=True).start()
         atexit.register(
             self.wait_until_drained
         )  # the command line ends without Python's cleanup, and asks itself
@@ -75,7 +75,7 @@ class Sender:
         with self._changed:
             return self._changed.wait_for(lambda: not self._left or bool(self.failure), timeout_s)
 
-    def _run(self) -> None:
+    def _send_forever(self) -> None:
         exporters: _Exporters | None = None
         while True:
             batch = self._batches.get()
@@ -114,16 +114,16 @@ class _Exporters:
 
     def send(self, batch: Batch) -> str:
         """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
-        if batch.spans and not _export_succeeded(self._spans, [*self._readable_spans(batch)]):
+        if batch.spans and not _export_and_check(self._spans, [*self._readable_spans(batch)]):
             return "it didn't take the spans"
-        if self._logs and batch.logs and not _export_succeeded(self._logs, [*self._log_records(batch)]):
+        if self._logs and batch.logs and not _export_and_check(self._logs, [*self._log_records(batch)]):
             self._logs = None
-        for figure in batch.figures:
-            self._record_figure(figure)
+        for measurement in batch.measurements:
+            self._record_measurement(measurement)
         if (
             self._metrics
             and (data := self._reader.get_metrics_data())
-            and not _export_succeeded(self._metrics, data)
+            and not _export_and_check(self._metrics, data)
         ):
             self._metrics = None
         return ""
@@ -171,13 +171,15 @@ class _Exporters:
             )
             yield ReadableLogRecord(record, self._resource, InstrumentationScope(_SCOPE))
 
-    def _record_figure(self, figure: Figure) -> None:
-        if figure.name not in self._instruments:
-            make = getattr(self._meter, f"create_{figure.kind}")
-            self._instruments[figure.name] = make(figure.name, unit=figure.unit, description=figure.about)
-        instrument = self._instruments[figure.name]
-        note = {"counter": "add", "histogram": "record", "gauge": "set"}[figure.kind]
-        getattr(instrument, note)(figure.value, figure.attributes)
+    def _record_measurement(self, measurement: Measurement) -> None:
+        if measurement.name not in self._instruments:
+            make = getattr(self._meter, f"create_{measurement.kind}")
+            self._instruments[measurement.name] = make(
+                measurement.name, unit=measurement.unit, description=measurement.about
+            )
+        instrument = self._instruments[measurement.name]
+        note = {"counter": "add", "histogram": "record", "gauge": "set"}[measurement.kind]
+        getattr(instrument, note)(measurement.value, measurement.attributes)
 
 
 def span_context(trace: str, span: str) -> "SpanContext":
@@ -187,7 +189,7 @@ def span_context(trace: str, span: str) -> "SpanContext":
     return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _export_succeeded(exporter: Any, data: Any) -> bool:
+def _export_and_check(exporter: Any, data: Any) -> bool:
     return exporter.export(data).name == "SUCCESS"
 
 

@@ -41,11 +41,11 @@ class Span:
     error: str = ""
 
 
-def span_id(*parts: object) -> str:
+def derive_span_id(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def model_name(model: str) -> str:
+def model_name_without_provider(model: str) -> str:
     return model.partition(":")[2] or model
 
 
@@ -66,46 +66,46 @@ class Spans:
         steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
-            yield self._model(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
+            yield self._model_span(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in list_calls(self._home, self._run) if call.state == "done"]
         told = results_by_call_id(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
-                yield self._tool(
+                yield self._tool_span(
                     call,
                     _enclosing_step(steps, call.started or call.ended, call.ended, node="run_tool"),
                     told,
                 )
-        yield from map(self._approval, rows.answered)
-        yield from map(self._node, steps)
+        yield from map(self._approval_span, rows.answered)
+        yield from map(self._node_span, steps)
 
-    def _node_id(self, row: Any) -> str:
+    def _node_span_id(self, row: Any) -> str:
         if row["workflow"]:
-            return span_id(self._trace.trace, self._run, "node", row["seq"])
-        return span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
+            return derive_span_id(self._trace.trace, self._run, "node", row["seq"])
+        return derive_span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
 
     def _graph_span_id(self, row: Any) -> str:
         """Return the span of the graph that a node is part of."""
         name, _, task = row["namespace"].rpartition("|")[2].partition(":")
-        return span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
+        return derive_span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
 
-    def _step_span_id(self, step: Any) -> str:
-        return self._node_id(step) if step else self._drive
+    def _step_or_drive_span_id(self, step: Any) -> str:
+        return self._node_span_id(step) if step else self._drive
 
-    def _node(self, row: Any) -> Span:
+    def _node_span(self, row: Any) -> Span:
         what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"], KIND: "CHAIN"}
         for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
             what |= {f"interlock.{name}": value} if value else {}
         shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
         times = row["started"], _end_time(row)
-        return Span("node", shown, self._node_id(row), self._graph_span_id(row), *times, what)
+        return Span("node", shown, self._node_span_id(row), self._graph_span_id(row), *times, what)
 
-    def _model(self, row: Any, step: Any) -> Span:
+    def _model_span(self, row: Any, step: Any) -> Span:
         what: Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": otel_provider_name(row["model"]),
-            "gen_ai.request.model": model_name(row["model"]),
-            "gen_ai.response.model": model_name(row["model"]),
+            "gen_ai.request.model": model_name_without_provider(row["model"]),
+            "gen_ai.response.model": model_name_without_provider(row["model"]),
             "gen_ai.response.finish_reasons": [row["finish_reason"] or "none"],
             "gen_ai.conversation.id": self._run,
             "gen_ai.usage.input_tokens": row["input_tokens"],
@@ -118,10 +118,13 @@ class Spans:
         what |= {"gen_ai.agent.name": row["agent"]} if row["agent"] else {}
         what |= {"interlock.cost.usd": row["usd"]} if row["usd"] is not None else {}
         what |= self._message_attributes(row) if self._content else {}
-        key = span_id(self._trace.trace, self._run, "model", row["agent"], row["role"], row["ordinal"])
-        name, start = f"chat {model_name(row['model'])}", row["at"] - row["duration_ms"] / 1000
+        key = derive_span_id(self._trace.trace, self._run, "model", row["agent"], row["role"], row["ordinal"])
+        name, start = (
+            f"chat {model_name_without_provider(row['model'])}",
+            row["at"] - row["duration_ms"] / 1000,
+        )
         problem = (row["problem"] if self._content else "invalid answer") if row["problem"] else ""
-        return Span("model", name, key, self._step_span_id(step), start, row["at"], what, problem)
+        return Span("model", name, key, self._step_or_drive_span_id(step), start, row["at"], what, problem)
 
     def _message_attributes(self, row: Any) -> Attributes:
         """Return what the model was told since its answer before, and what it answered."""
@@ -135,7 +138,7 @@ class Spans:
             "gen_ai.output.messages": json.dumps([answer], ensure_ascii=False),
         }
 
-    def _tool(self, call: Call, step: Any, told: Mapping[str, dict[str, Any]]) -> Span:
+    def _tool_span(self, call: Call, step: Any, results: Mapping[str, dict[str, Any]]) -> Span:
         what: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
@@ -147,16 +150,23 @@ class Spans:
         if self._content:
             what["gen_ai.tool.call.arguments"] = json.dumps(call.args, ensure_ascii=False)
             what["gen_ai.tool.call.result"] = json.dumps(
-                told.get(call.id, {}).get("content"), ensure_ascii=False
+                results.get(call.id, {}).get("content"), ensure_ascii=False
             )
-        key = span_id(self._trace.trace, self._run, "tool", call.key)
+        key = derive_span_id(self._trace.trace, self._run, "tool", call.key)
         end = call.ended or 0.0
         start, failed = call.started or end, call.status if call.status != "success" else ""
         return Span(
-            "tool", f"execute_tool {call.tool}", key, self._step_span_id(step), start, end, what, failed or ""
+            "tool",
+            f"execute_tool {call.tool}",
+            key,
+            self._step_or_drive_span_id(step),
+            start,
+            end,
+            what,
+            failed or "",
         )
 
-    def _approval(self, row: Any) -> Span:
+    def _approval_span(self, row: Any) -> Span:
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         what: Attributes = {
             "gen_ai.conversation.id": self._run,
@@ -167,7 +177,10 @@ class Spans:
             "interlock.door": answer.get("door") or "",
             KIND: "CHAIN",
         }
-        key, name = span_id(self._trace.trace, self._run, "approval", row["id"]), request["call"]["name"]
+        key, name = (
+            derive_span_id(self._trace.trace, self._run, "approval", row["id"]),
+            request["call"]["name"],
+        )
         times = row["asked_at"], row["answered_at"]
         return Span("approval", f"approval {name}", key, self._drive, *times, what)
 
@@ -210,7 +223,7 @@ def _to_otel_message(message: Message) -> dict[str, Any]:
     return {"role": message.role, "parts": parts}
 
 
-class Figure(NamedTuple):
+class Measurement(NamedTuple):
     name: str
     kind: Literal["counter", "histogram", "gauge"]
     value: float
@@ -219,65 +232,67 @@ class Figure(NamedTuple):
     attributes: Attributes
 
 
-def span_figures(span: Span, drive_began: float) -> Iterator[Figure]:
+def span_measurements(span: Span, drive_began: float) -> Iterator[Measurement]:
     took = max(span.end - span.start, 0.0)
     match span.kind:
         case "model":
-            yield from _model_call_figures(span, took)
+            yield from _model_call_measurements(span, took)
         case "tool":
             about: Attributes = {
                 name: span.attributes[name] for name in ("gen_ai.tool.name", "interlock.tool.status")
             }
-            yield Figure("interlock.tool.duration", "histogram", took, "s", "Duration of tool calls", about)
+            yield Measurement(
+                "interlock.tool.duration", "histogram", took, "s", "Duration of tool calls", about
+            )
         case "approval":
             decision: Attributes = {"interlock.decision": span.attributes["interlock.decision"]}
             text = "Time that requests waited for a person"
-            yield Figure("interlock.approval.wait", "histogram", took, "s", text, decision)
+            yield Measurement("interlock.approval.wait", "histogram", took, "s", text, decision)
             late, text = max(drive_began - span.end, 0.0), "Time from a decision until a drive took it up"
-            yield Figure("interlock.queue.duration", "histogram", late, "s", text, {})
+            yield Measurement("interlock.queue.duration", "histogram", late, "s", text, {})
         case "run":
             about = {name: span.attributes[name] for name in ("gen_ai.workflow.name", "interlock.status")}
-            yield Figure(
+            yield Measurement(
                 "interlock.run.duration", "histogram", took, "s", "Duration of drives of runs", about
             )
         case "node":
             pass
 
 
-def _model_call_figures(span: Span, took: float) -> Iterator[Figure]:
+def _model_call_measurements(span: Span, duration_s: float) -> Iterator[Measurement]:
     names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
     about: Attributes = {name: span.attributes[name] for name in names}
     for token in ("input", "output"):
         used = span.attributes[f"gen_ai.usage.{token}_tokens"]
         assert isinstance(used, int)
         kinds: Attributes = {**about, "gen_ai.token.type": token}
-        yield Figure(
+        yield Measurement(
             "gen_ai.client.token.usage", "histogram", used, "{token}", "Tokens of model calls", kinds
         )
     text = "Duration of model calls"
-    yield Figure("gen_ai.client.operation.duration", "histogram", took, "s", text, about)
+    yield Measurement("gen_ai.client.operation.duration", "histogram", duration_s, "s", text, about)
     cost = span.attributes.get("interlock.cost.usd")
     if isinstance(cost, float):
-        yield Figure("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
+        yield Measurement("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
 
 
-def event_figures(event: ev.Event) -> Iterator[Figure]:
+def event_measurements(event: ev.Event) -> Iterator[Measurement]:
     match event:
         case ev.Retry():
-            yield Figure("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
+            yield Measurement("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
         case ev.LoopDetected():
             kind: Attributes = {"interlock.loop.kind": event.kind}
-            yield Figure("interlock.loops", "counter", 1, "{loop}", "Detected loops", kind)
+            yield Measurement("interlock.loops", "counter", 1, "{loop}", "Detected loops", kind)
         case ev.ChatCompressed() if event.before:
             ratio, text = (
                 event.after / event.before,
                 "Size of a compressed conversation, as a share of the one before",
             )
-            yield Figure("interlock.compression.ratio", "histogram", ratio, "1", text, {})
+            yield Measurement("interlock.compression.ratio", "histogram", ratio, "1", text, {})
         case _:
             pass
 
 
-def waiting_requests_figure(number: int) -> Figure:
+def waiting_requests_measurement(number: int) -> Measurement:
     text = "Requests that wait for a person, over all runs"
-    return Figure("interlock.decisions.waiting", "gauge", number, "{request}", text, {})
+    return Measurement("interlock.decisions.waiting", "gauge", number, "{request}", text, {})

@@ -17,7 +17,7 @@ from interlock.engine import Decision, Outcome, store
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
 from interlock.graphs.pipeline import Pipeline
-from interlock.testing.stage import Person, Stage, agrees, load_workflow, said
+from interlock.testing.stage import Person, Stage, agrees, load_and_register_workflow, said
 
 Happened = Callable[[Stage, Pending], bool]
 """Whether the effect a request asks about took place, as a person checking would find."""
@@ -55,30 +55,32 @@ def kill_everywhere(
     differently. Needs `os.fork`; each child is a separate process, like a user's.
     """
     import_module("interlock.engine.driver.runner")  # here, not in each child
-    known, place = load_workflow(workflow), folder / "stage"
+    known, place = load_and_register_workflow(workflow), folder / "stage"
 
-    def played(at: int) -> Callable[[Stage], None]:
-        return lambda scene: _drive_to_end(scene, known, input, _answer_outcomes(scene, person, happened), at)
+    def play_until(kill_point: int) -> Callable[[Stage], None]:
+        return lambda scene: _drive_to_end(
+            scene, known, input, _answer_outcome_requests(scene, person, happened), kill_point
+        )
 
-    def undisturbed() -> Stage:
+    def make_fresh_stage() -> Stage:
         shutil.rmtree(place, ignore_errors=True)
         return stage(place)
 
-    scene = undisturbed()
-    assert _run_in_child(scene, played(0)) is False, "the undisturbed run was killed"
+    scene = make_fresh_stage()
+    assert _run_in_child(scene, play_until(0)) is False, "the undisturbed run was killed"
     expected, moments = _read_ending(scene, more), int((scene.folder / "moments").read_text())
     kills, wrong = 0, list[str]()
     for moment in range(1, moments + 1, every):
-        scene = undisturbed()
-        kills += _run_in_child(scene, played(moment))
-        _run_in_child(scene, played(0))
+        scene = make_fresh_stage()
+        kills += _run_in_child(scene, play_until(moment))
+        _run_in_child(scene, play_until(0))
         if (found := _read_ending(scene, more)) != expected:
             wrong.append(f"killed at commit {moment // 2}: {_describe_difference(found, expected)}")
     assert not wrong, "\n".join(wrong)
     return kills
 
 
-def _answer_outcomes(stage: Stage, person: Person, happened: Happened | None) -> Person:
+def _answer_outcome_requests(stage: Stage, person: Person, happened: Happened | None) -> Person:
     def decide(request: Pending) -> Decision:
         if request["kind"] != "outcome" or happened is None:
             return person(request)
@@ -88,10 +90,10 @@ def _answer_outcomes(stage: Stage, person: Person, happened: Happened | None) ->
 
 
 def _drive_to_end(
-    stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int
+    stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, kill_point: int
 ) -> None:
-    """In a child: start or resume, and answer requests until the run is over. `at`: kill point; 0: none."""
-    seen = _kill_at_commit(stage, at)
+    """In a child: start or resume, and answer requests until the run is over. `kill_point`: kill point; 0: none."""
+    seen = _kill_at_commit(stage, kill_point)
     begun = list_runs(stage.home)
     if begun:
         outcome = stage.resume(begun[0].run, *map(person, stage.waiting(begun[0].run)))
@@ -111,24 +113,24 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Ids such as those of LangChain's messages; numbered in their order, as every run has its own."""
 
 
-def _kill_at_commit(stage: Stage, at: int) -> list[str]:
-    """Kill this process at its `at`-th kill point from now on."""
+def _kill_at_commit(stage: Stage, kill_point: int) -> list[str]:
+    """Kill this process at its `kill_point`-th kill point from now on."""
     seen: list[str] = []
     connection: Any = store.open_adapter(stage.home / "interlock.db").connection
     commit = connection.commit
 
-    def here(what: str) -> None:
+    def note_moment(what: str) -> None:
         if not threading.current_thread().name.startswith("heartbeat"):  # their number isn't deterministic
             seen.append(what)
-            if len(seen) == at:
+            if len(seen) == kill_point:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def counted(*given: Any) -> None:
-        here("before")
+    def commit_and_note(*given: Any) -> None:
+        note_moment("before")
         commit(*given)
-        here("after")
+        note_moment("after")
 
-    connection.commit = counted
+    connection.commit = commit_and_note
     return seen
 
 
@@ -147,7 +149,7 @@ def _run_in_child(stage: Stage, work: Callable[[Stage], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
+def _read_ending(stage: Stage, describe_more: Callable[[Stage], str]) -> Ending:
     outcome = (stage.folder / "outcome").read_text()
     paths = ((p.relative_to(stage.work), p) for p in sorted(stage.work.rglob("*")) if p.is_file())
     files = {
@@ -158,7 +160,7 @@ def _read_ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
     done = {tool for tool, state in stage.calls() if state != "done"}
     assert not done, f"calls without an end: {sorted(done)}"
     calls = tuple(sorted(set(stage.calls())))
-    return Ending(outcome.partition("\n")[0], outcome, files, calls, more(stage))
+    return Ending(outcome.partition("\n")[0], outcome, files, calls, describe_more(stage))
 
 
 _PASSED_OVER = frozenset({".git", "__pycache__"})
@@ -169,10 +171,10 @@ def _file_fingerprint(file: Path) -> str:
     return f"{sha256(file.read_bytes()).hexdigest()[:16]} {file.stat().st_mode & 0o777:o}"
 
 
-def _describe_difference(found: Ending, expected: Ending) -> str:
+def _describe_difference(actual: Ending, expected: Ending) -> str:
     lines = (
         f"{k}: {v!r}, expected {vars(expected)[k]!r}"
-        for k, v in vars(found).items()
+        for k, v in vars(actual).items()
         if v != vars(expected)[k]
     )
     return "; ".join(lines)

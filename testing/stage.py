@@ -76,7 +76,7 @@ def reads_from(lines: Iterable[str]) -> Person:
     return decide
 
 
-def load_workflow(workflow: str | Path | Pipeline) -> Pipeline | str:
+def load_and_register_workflow(workflow: str | Path | Pipeline) -> Pipeline | str:
     """A workflow by name, by file, or itself; registered in this process from then on."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
@@ -125,7 +125,7 @@ class Stage:
 
     def run(self, workflow: str | Path | Pipeline, input: Mapping[str, Any]) -> Outcome:
         """Start the workflow; returns when it ends or needs a person's decision."""
-        return run_sync(load_workflow(workflow), input, options=self.options)
+        return run_sync(load_and_register_workflow(workflow), input, options=self.options)
 
     def resume(self, run: str, *decisions: Decision) -> Outcome:
         return resume_sync(run, decisions=decisions, options=self.options)
@@ -194,7 +194,7 @@ def check_paths(workflow: str | Path | Pipeline, scenes: Iterable[Scene], folder
 
     Raises `AssertionError` for a scene that took another path or ended differently, and for edges no scene took.
     """
-    named = load_workflow(workflow)
+    named = load_and_register_workflow(workflow)
     name = named if isinstance(named, str) else named.name
     declared = {(source, target) for graph, source, target in declared_edges(name) if graph == name}
     for number, scene in enumerate(scenes):

@@ -74,11 +74,11 @@ def everywhere(given: str = "") -> None:
 
 def _make_template(address: str) -> None:
     """Tables, without an audit: each store begins its own."""
-    from interlock.fleet.postgres_schema import SCHEMA_VERSION, table_definitions
+    from interlock.fleet.postgres_schema import SCHEMA_VERSION, table_definitions_sql
 
     _execute(f"create database {_TEMPLATE}", address)
     made = f"insert into store_version values ({SCHEMA_VERSION}, 0)"
-    _execute(table_definitions() + made, address, _TEMPLATE)
+    _execute(table_definitions_sql() + made, address, _TEMPLATE)
 
 
 _placed: dict[Path, str] = {}

@@ -20,7 +20,7 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     from interlock.cli.main import main
     from interlock.cli.warm.fork_client import FORKER
 
-    FORKER.adopt(socket.socket(fileno=3))
+    FORKER.adopt_server(socket.socket(fileno=3))
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 

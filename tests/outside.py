@@ -17,7 +17,7 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
         | {"ide_state", "resolve_references", "load_memory_near", "load_memory"}
     ),
     "index": frozenset({"__call__"}),
-    "toolset": frozenset({"file", "writes"}),
+    "toolset": frozenset({"read_file_to_edit", "written_paths"}),
     "plans": frozenset({"find"}),
     "steps": frozenset({"spent_s"}),
     "modes": frozenset({"refusal"}),
@@ -35,8 +35,8 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # A replay has how each check ended.
     "checks": frozenset({"command", "holds_tests", "is_test", "run", "run_in_view"}),
     # A replay has the results of calls, and the problems of those that never ran.
-    "toolset": frozenset({"run", "plan", "preview", "invalid", "now"})
-    | {"declarations", "info", "nearest", "summary"},
+    "toolset": frozenset({"run_call", "plan_change", "preview_call", "find_call_problem", "current_digest"})
+    | {"declare_tools", "tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(

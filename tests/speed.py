@@ -21,7 +21,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # Else it reads all modules of ours for constants to try: 2 s of each worker where none has done so before.
         providers._get_local_constants = lambda: providers._local_constants
     if config.getoption("dist", "no") != "no":  # not a worker, which has none of its own
-        offer({"forker": lambda: ("door", [forker().door().fileno()]), "server": lambda: (server(), [])})
+        offer(
+            {
+                "forker": lambda: ("door", [forker().connect_to_server().fileno()]),
+                "server": lambda: (server(), []),
+            }
+        )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -233,10 +233,12 @@ def test_a_policy_file_that_cannot_be_read_any_more_denies_at_once(tmp_path: Pat
     file = put(tmp_path / "user/.gemini/policies/a.toml", RULE.format("glob").replace("deny", "allow"))
     options = replace(options, policy_files=())
     before = prepare_run(options, needs_model=False)
-    assert not any(rule.broken for rule in before.books.deciding.rules)
+    assert not any(rule.load_problem for rule in before.books.deciding.rules)
     wait_for_a_tick(tmp_path)
     file.chmod(0o646)
-    (broken,) = [rule for rule in prepare_run(options, needs_model=False).books.deciding.rules if rule.broken]
+    (broken,) = [
+        rule for rule in prepare_run(options, needs_model=False).books.deciding.rules if rule.load_problem
+    ]
     assert broken.tools == ("*",) and broken.decision == "ask"
 
 

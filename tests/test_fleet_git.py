@@ -244,7 +244,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
 
     def clone(name: str) -> Path:
         (folder := tmp_path / name).mkdir()
-        mirror.check_out(commit, folder)
+        mirror.clone_commit_into(commit, folder)
         return folder
 
     def read(folder: Path) -> bytes | None:
@@ -473,7 +473,7 @@ def test_nothing_of_a_repository_is_executed_when_it_is_checked_out(
     mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
     mirror = Mirror.for_repository(parse_repository(f"file://{origin}@main"), tmp_path / "clones", mine)
     (folder := tmp_path / "clone").mkdir()
-    mirror.check_out(mirror.fetch_commit(), folder)
+    mirror.clone_commit_into(mirror.fetch_commit(), folder)
     assert (folder / "a.txt").read_text() == "one\n"
     assert not evil.exists()
 

@@ -107,7 +107,7 @@ class _Stage:
                 assert was_killed or ended == 0, ended
             self._tell()
         for host in hosts:
-            checkout.remove_leftovers(host)  # as its next clone does
+            checkout.remove_unfinished_clones(host)  # as its next clone does
         return was_killed, self._left(name)
 
     def _rows(self) -> list[dict[str, Any]]:

@@ -127,7 +127,7 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
         (due,) = conn.execute(fetch).fetchone()
         queue.retry_abandoned_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
-    monkeypatch.setattr(schedule_process, "exit_with_worker", lambda: None)
+    monkeypatch.setattr(schedule_process, "exit_when_worker_ends", lambda: None)
     with monkeypatch.context() as patch:
         patch.setattr(schedule_process.queue, "started", _cut)
         assert schedule_process.main(name, due, str(state_home())) == schedule_process.TRY_AGAIN

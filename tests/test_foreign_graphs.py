@@ -30,7 +30,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.workflows import find_workflow
-from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
+from interlock.graphs.langgraph_internals import earlier_interrupt_id, types_stored_in_any_graph
 from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
@@ -1351,7 +1351,7 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
         conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
-        serde = Serde(StorableTypes(storable_types()))
+        serde = Serde(StorableTypes(types_stored_in_any_graph()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))

@@ -106,8 +106,8 @@ class Holds(TypedDict, total=False):
 def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
     inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
     outer = declared("a", "in", **{"in": inner.compile()}).compile()
-    assert (Kept.__module__, "Kept") in langgraph_internals.declared_types(outer)
-    assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.storable_types()
+    assert (Kept.__module__, "Kept") in langgraph_internals.types_named_by_graph(outer)
+    assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.types_stored_in_any_graph()
 
 
 def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:

@@ -23,7 +23,8 @@ LEFT = {
     "engine/graph_files.py: module_from_spec()": "the user's own file",
     "engine/graph_files.py: sys.modules[name]": "the user's own file, under a name that nobody else has",
     "graphs/langgraph_internals.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
-    "graphs/langgraph_internals.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
+    "graphs/langgraph_internals.py: _interrupt.__code__": "nodes have imported `interrupt` by name; "
+    + _HOOKLESS,
     "graphs/langgraph_internals.py: FunctionType()": "`interrupt` as it is outside a drive",
     "graphs/langgraph_internals.py: loop._put_checkpoint_fut": "a graph without a saver in one that saves at once",
     "graphs/stored_values.py: FunctionType()": "tuples inside objects are stored as tuples; " + _HOOKLESS,

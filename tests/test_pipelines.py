@@ -562,7 +562,7 @@ def test_nodes_that_share_a_superstep_stop_for_nobody() -> None:
     stopping = {
         f"{graph.name}.{name}"
         for graph in every_graph()
-        for declare, given in graph.declared
+        for declare, given in graph.declarations
         if declare is Graph.together
         for name in given
         if (task := nodes_of(graph).get(name)) and task.group in ("hooks", "questions")
@@ -572,7 +572,7 @@ def test_nodes_that_share_a_superstep_stop_for_nobody() -> None:
 
 def nodes_of(graph: Graph) -> dict[str, NodeSpec]:
     """The declarations of a graph's own nodes."""
-    found = {given[0]: spec_of(given[1]) for declare, given in graph.declared if declare is Graph.node}
+    found = {given[0]: spec_of(given[1]) for declare, given in graph.declarations if declare is Graph.node}
     return {name: spec for name, spec in found.items() if spec}
 
 
@@ -586,5 +586,5 @@ def every_graph() -> list[Graph]:
                 add(part.graph)
 
     for name in PIPELINES:
-        add(load_pipeline(name).declared())
+        add(load_pipeline(name).declared_graph())
     return [*found.values()]

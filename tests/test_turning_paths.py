@@ -16,7 +16,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import list_step_rows, list_steps
 from interlock.engine.read.run_path import build_run_path
-from interlock.nodes.loop_detectors import hash_call, is_polling
+from interlock.nodes.loop_detectors import hash_call, is_call_polling
 from interlock.nodes.main import TURN_ENDS, turn_end_label
 from interlock.state.errors import RunError
 from interlock.state.messages import Message, ToolCall
@@ -408,9 +408,9 @@ def test_polling_ends_when_all_calls_remembered_are_the_same() -> None:
         history.append(Message(role="assistant", tool_calls=(ToolCall(id=f"{number}", name="ls", args={}),)))
         history.append(Message(role="tool", tool_call_id=f"{number}", content=f"{number} of 100"))
     key = hash_call("ls", {})
-    assert is_polling([key] * 24, 1, history)
-    assert not is_polling([key] * 25, 1, history)
-    assert not is_polling([key] * 5, 1, history[:7]), "not answered four times"
+    assert is_call_polling([key] * 24, 1, history)
+    assert not is_call_polling([key] * 25, 1, history)
+    assert not is_call_polling([key] * 5, 1, history[:7]), "not answered four times"
 
 
 def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def forker() -> Forker:
     """Started when first needed: which server's databases are for stores is known by then."""
     made = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
     if shared.IS_OFFERED:
-        made.adopt(socket.socket(fileno=shared.given("forker")[1][0]))
-    atexit.register(made.end)
+        made.adopt_server(socket.socket(fileno=shared.given("forker")[1][0]))
+    atexit.register(made.stop_server)
     return made
 
 
@@ -61,8 +61,8 @@ class Warm(Fork):
         words = ("terminal" if terminal else "", str(program or ""), *arguments)
         with Path(os.devnull).open("r+b") as nothing:
             streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
-            door = forker().door().fileno()
-            super().__init__(forker().asked("forker", words, env, str(cwd), (*streams, door)))
+            door = forker().connect_to_server().fileno()
+            super().__init__(forker().request_fork("forker", words, env, str(cwd), (*streams, door)))
         for end in ends:
             os.close(end)
 

@@ -23,9 +23,9 @@ from interlock.web.api.routes import build_api_routes
 from interlock.web.endpoints import (
     BODY_LIMIT,
     build_routes,
-    is_shell_path,
+    is_page_shell_path,
     make_endpoint,
-    read_body,
+    read_json_body,
     read_raw_body,
 )
 from interlock.web.guard import Access, Guard, Tokens
@@ -75,7 +75,7 @@ class Page:
         self.options, self.client = options, Client(options)
         self.served = page_views.PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
-        theirs = self.client.listed_app()
+        theirs = self.client.load_listed_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None
         routes, resume = build_api_routes(self.client, theirs, visitors)
         self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
@@ -84,7 +84,7 @@ class Page:
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
             if not access.only_reads:
                 resume()
-                self.served.prompts.resume_earlier()
+                self.served.resumer.resume_abandoned_drives()
             async with AsyncExitStack() as stack:
                 if theirs and theirs.routes:
                     await stack.enter_async_context(theirs.routes.router.lifespan_context(theirs.routes))
@@ -96,16 +96,16 @@ class Page:
     def _build_routes(self) -> list[BaseRoute]:
         owners = {"views": page_views, "actions": page_actions, "events": page_events}
         return [
-            Route("/login", make_endpoint(self.log_in), methods=["POST"]),
-            Route("/proof", make_endpoint(self.prove_home), methods=["POST"]),
+            Route("/login", make_endpoint(self.sign_in_tab), methods=["POST"]),
+            Route("/proof", make_endpoint(self.prove_home_to_tab), methods=["POST"]),
             Route("/ok", _answer_ok),
             *build_routes(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
             *self._theirs,
-            Route("/{path:path}", _serve_shell),
+            Route("/{path:path}", _serve_page_shell),
         ]
 
-    async def log_in(self, request: Request) -> Response:
+    async def sign_in_tab(self, request: Request) -> Response:
         """Exchange the token of the address for one of the tab."""
         given = (await read_raw_body(request)).decode(errors="replace")
         if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token(given)):
@@ -113,23 +113,25 @@ class Page:
             return JSONResponse({"detail": detail}, 429 if self.guard.is_locked else 401)
         return JSONResponse({"token": self.tokens.create_tab_token(self._port)})
 
-    async def prove_home(self, request: Request) -> Response:
+    async def prove_home_to_tab(self, request: Request) -> Response:
         """Show a tab that it was this home's server that gave it its token, before it sends that again."""
-        given = await read_body(request)
+        given = await read_json_body(request)
         about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
         return JSONResponse({"proof": self.tokens.answer_challenge(about, challenge, self._port)})
 
     async def _is_page_token(self, token: str) -> bool:
         """Return whether it is the token of the page: those of programs and tabs sign no browser in."""
-        return await self.guard.person_of_token(token) is not None and self.tokens.is_page_token(token)
+        return await self.guard.find_person_slowing_wrong_tokens(
+            token
+        ) is not None and self.tokens.is_page_token(token)
 
 
 async def _answer_ok(_: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-async def _serve_shell(request: Request) -> Response:
-    if not is_shell_path(request.url.path):
+async def _serve_page_shell(request: Request) -> Response:
+    if not is_page_shell_path(request.url.path):
         return JSONResponse({"detail": "Not Found"}, 404)
     return FileResponse(_STATIC / "index.html", media_type="text/html")
 
@@ -140,9 +142,9 @@ _SENDING = 128 * 1024
 """Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def serve_page(options: Options, access: Access, opened: bool) -> int:
+def serve_page(options: Options, access: Access, open_browser: bool) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
-    listening = _listen(access.port)
+    listening = _open_listening_socket(access.port)
     port = listening.getsockname()[1]
     page = Page(options, access._replace(port=port))
     at = f"http://127.0.0.1:{port}"
@@ -154,7 +156,7 @@ def serve_page(options: Options, access: Access, opened: bool) -> int:
         sys.stdout.write(f"Nobody can decide or change anything here. {access.only_reads}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
-    if opened and not webbrowser.open(f"{at}/#token={page.tokens.create_sign_in_code()}"):
+    if open_browser and not webbrowser.open(f"{at}/#token={page.tokens.create_sign_in_code()}"):
         sys.stdout.write("No browser was found. Open the address yourself.\n")
         sys.stdout.flush()
     config = uvicorn.Config(
@@ -173,7 +175,7 @@ def serve_page(options: Options, access: Access, opened: bool) -> int:
     return 0
 
 
-def _listen(port: int) -> socket.socket:
+def _open_listening_socket(port: int) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
@@ -187,10 +189,10 @@ def _listen(port: int) -> socket.socket:
 
 
 @contextmanager
-def _publish_address(home: Path, at: str) -> Generator[None]:
+def _publish_address(home: Path, address: str) -> Generator[None]:
     """Lets `interlock` say where a run that parks can be decided (`served_at`)."""
     file = home / "server.address"
-    file.write_text(f"{os.getpid()} {at}\n")
+    file.write_text(f"{os.getpid()} {address}\n")
     try:
         yield
     finally:

@@ -6,9 +6,9 @@ from argparse import ArgumentTypeError
 from dataclasses import replace
 from functools import partial
 
-from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.parsing import Args, declare_arguments, flag_argument, number_type, word_argument
-from interlock.cli.render.output import stdout_paint
+from interlock.cli.flags import add_run_flags, run_options_from
+from interlock.cli.parsing import Args, declare_arguments, flag_argument, number_parser, word_argument
+from interlock.cli.render.output import result_paint
 from interlock.engine.client import Client, state_home
 from interlock.state.errors import UserError
 
@@ -24,7 +24,7 @@ def _parse_origin(text: str) -> str:
 
 @declare_arguments(
     word_argument("words", nargs="*", metavar="token", help="manage tokens of programs"),
-    flag_argument("--port N", "port (default: 4280)", type=number_type(int, 0, 65_535), default=4280),
+    flag_argument("--port N", "port (default: 4280)", type=number_parser(int, 0, 65_535), default=4280),
     flag_argument("--open", "open the page in a browser"),
     flag_argument("--read-only", "refuse everything that changes a run"),
     flag_argument("--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in"),
@@ -37,7 +37,7 @@ def _parse_origin(text: str) -> str:
         type=_parse_origin,
     ),
     flag_argument("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
-    partial(add_running_flags, serving=True),
+    partial(add_run_flags, for_server=True),
     flag_argument("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
 )
 def serve(args: Args) -> int | None:
@@ -49,8 +49,8 @@ def serve(args: Args) -> int | None:
 
     args.detach = args.detach or is_on_server(state_home())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
-    options = replace(options_from(args), interactive=True, door="page", serves_others=True)
-    only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
+    options = replace(run_options_from(args), interactive=True, door="page", serves_others=True)
+    only_reads = _READ_ONLY if args.read_only else Client(options).read_only_reason
     return serve_page(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
 
@@ -61,13 +61,13 @@ def _manage_tokens(args: Args) -> None:
     tokens, words = Tokens(state_home()), list(args.words)
     if words == ["token", "list"]:
         for name, kept in tokens.program_tokens().items():
-            stdout_paint().print(f"{name}  {kept['role']}")
+            result_paint().print_line(f"{name}  {kept['role']}")
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
-        sys.stdout.write(tokens.create_token(words[2], args.role) + "\n")
+        sys.stdout.write(tokens.create_program_token(words[2], args.role) + "\n")
     elif words[:2] == ["token", "rm"] and len(words) == 3:
-        if not tokens.revoke_token(words[2]):
+        if not tokens.revoke_program_token(words[2]):
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(

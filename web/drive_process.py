@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.warm.fork_client import FORKER, Child
-from interlock.engine.client import Client, Options, RunRow, rate_limits, served
+from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
 from interlock.engine.client.program_drive import ProgramCall
-from interlock.services.files.disk import make_private_directory, make_private_file, require_path_below
+from interlock.services.files.disk import (
+    make_private_directory,
+    make_private_file,
+    require_path_below,
+)
 from interlock.services.process.identity import (
     ProcessIdentity,
     current_process,
@@ -44,7 +48,7 @@ class DriveJob:
     prompt: str | None = None
     call: ProgramCall | None = None
     """Of a program, by the API."""
-    in_turn: bool = False
+    within_limits: bool = False
     """Limits over all workers hold for it (`prompts.py`)."""
 
 
@@ -80,18 +84,18 @@ _MOST = 1_000_000
 """Bytes of it that are read at once."""
 
 
-async def start_drive(work: DriveJob, started: Callable[[Child], None] = lambda _: None) -> Child:
+async def start_drive(job: DriveJob, on_started: Callable[[Child], None] = lambda _: None) -> Child:
     """Start a drive; returns its process when its run goes. Raises `UserError` with why it doesn't.
 
-    `started` gets the process before, which does nothing if that raises.
+    `on_started` gets the process before, which does nothing if that raises.
     """
-    child, made = await asyncio.to_thread(_launch_process, work, started)
+    child, made = await asyncio.to_thread(_launch_process, job, on_started)
     if "error" in made:
         raise _ERRORS.get(made.get("kind", ""), UserError)(made["error"])
     return child
 
 
-def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> tuple[Child, Mapping[str, str]]:
+def _launch_process(job: DriveJob, on_started: Callable[[Child], None]) -> tuple[Child, Mapping[str, str]]:
     stdin, given = os.pipe()
     told, stdout = os.pipe()
     with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
@@ -100,18 +104,18 @@ def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> tuple[C
         finally:
             os.close(stdin)
             os.close(stdout)
-        started(child)
+        on_started(child)
         with suppress(BrokenPipeError), giving:  # it was killed meanwhile, and answers nothing
-            giving.write(pickle.dumps(work))
+            giving.write(pickle.dumps(job))
         line = telling.readline()
-    died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
+    died = {"error": f"The process of run {job.run!r} died before it began.", "kind": _DIED}
     made = child, json.loads(line) if line else died
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()
     return made
 
 
-def child_identity(child: Child) -> ProcessIdentity:
+def child_process_identity(child: Child) -> ProcessIdentity:
     """Return who the process of a drive is, for a later server."""
     return current_process()._replace(pid=child.pid, started=process_start_time(child.pid))
 
@@ -145,7 +149,7 @@ async def tail_live_events(home: Path, run: str) -> AsyncGenerator[dict[str, Any
         try:
             with path.open("rb") as file:
                 if inode != (now := os.fstat(file.fileno()).st_ino):
-                    inode, place, rest = now, _end_of_last_answer(file.read()) if first else 0, b""
+                    inode, place, rest = now, _offset_after_last_answer(file.read()) if first else 0, b""
                 file.seek(place)
                 data = file.read(_MOST)
         except OSError:
@@ -160,7 +164,7 @@ async def tail_live_events(home: Path, run: str) -> AsyncGenerator[dict[str, Any
             await asyncio.sleep(_LOOK_S)
 
 
-def _end_of_last_answer(data: bytes) -> int:
+def _offset_after_last_answer(data: bytes) -> int:
     """Return the place behind the last answer that is complete: the record has it."""
     last = place = 0
     for line in data.splitlines(keepends=True):
@@ -194,35 +198,39 @@ class _LiveEventsWriter:
         self._file.flush()
 
 
-def report_to_server(facts: Mapping[str, str]) -> None:
+def report_to_server(answer: Mapping[str, str]) -> None:
     """The one line for the server, which may be gone."""
     with suppress(OSError, ValueError):
-        os.write(own_stdout().fileno(), json.dumps(facts).encode() + b"\n")
+        os.write(own_stdout().fileno(), json.dumps(answer).encode() + b"\n")
 
 
-async def _execute_job(work: DriveJob) -> None:
-    live = _LiveEventsWriter(live_events_file(work.options.home, work.run))
-    if work.call:
+async def _execute_job(job: DriveJob) -> None:
+    live = _LiveEventsWriter(live_events_file(job.options.home, job.run))
+    if job.call:
         from interlock.web.api.drive_recorder import drive_and_record
 
-        await drive_and_record(work.options, work.run, work.workflow, work.call, live)
-    elif work.workflow:
-        await Client(work.options).start(work.workflow, work.input, renderers=[live], run=work.run)
-    elif work.in_turn:
-        await _drive_within_limits(work, live)
+        await drive_and_record(job.options, job.run, job.workflow, job.call, live)
+    elif job.workflow:
+        await Client(job.options).start(job.workflow, job.input, renderers=[live], run=job.run)
+    elif job.within_limits:
+        await _drive_within_limits(job, live)
     else:
-        await Client(work.options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+        await Client(job.options).resume(job.run, job.prompt, renderers=[live], replace_unfinished=True)
 
 
-async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
+async def _drive_within_limits(job: DriveJob, live_writer: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
-    options = rate_limits.with_fleet_limits(work.options)
-    served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
-    outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
-    if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, work.run)):
+    options = fleet.with_fleet_limits(job.options)
+    api_rows.change(options.home, "prompt", job.run, {"status": "running", "prompt": None})
+    outcome = await Client(options).resume(
+        job.run, job.prompt, renderers=[live_writer], replace_unfinished=True
+    )
+    if outcome.status in ("budget", "timeout") and (
+        wait := fleet.record_and_read_limit_stop(options, job.run)
+    ):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
-        served.change(options.home, "prompt", work.run, {"status": status, **waits})
+        api_rows.change(options.home, "prompt", job.run, {"status": status, **waits})
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
-from interlock.engine.client.fleet import submission_of
+from interlock.engine.client.fleet import submission_options
 from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
 from interlock.state.text import clean_json
 from interlock.web.roles import Person, required_role
@@ -37,7 +37,7 @@ class RefusedError(InterlockError):
 
 
 def make_endpoint(
-    answer: Callable[[Request], Awaitable[Any]], role: str = ""
+    handler: Callable[[Request], Awaitable[Any]], role: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for those who have a role, or for everybody; errors become a status and one line."""
 
@@ -45,8 +45,8 @@ def make_endpoint(
         try:
             if role:
                 check_role(request.state.person, required_role(role, request.query_params))
-                forbid_user_code(request.state.person)
-            made = await answer(request)
+                restrict_user_code(request.state.person)
+            made = await handler(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
             return error_response(error.status, error)
@@ -63,16 +63,17 @@ def make_endpoint(
 
 
 def build_routes(
-    table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | None = None
+    table: str, owners: Mapping[str, Any], *first_arguments: Any, wrap: _Wrap | None = None
 ) -> list[Route]:
-    """Return the routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
+    """Return the routes of a table: method, path, the role that it needs, and whose function answers.
 
+    It is called with `first_arguments` and the request.
     A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
     """
     found: list[Route] = []
     for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):
         owner, _, function = name.partition(".")
-        answer: Any = partial(getattr(owners[owner], function), *given)
+        answer: Any = partial(getattr(owners[owner], function), *first_arguments)
         answer = answer if iscoroutinefunction(answer) else partial(asyncio.to_thread, answer)
         answer = wrap(answer, *more) if wrap else answer
         found.append(Route(path, make_endpoint(answer, role), methods=[method]))
@@ -86,7 +87,7 @@ def check_role(person: Person, role: str) -> None:
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
 
-def forbid_user_code(person: Person) -> None:
+def restrict_user_code(person: Person) -> None:
     """Let what answers this person run no code of users, unless they may start runs: files change, and a look at a run
     must not run what they hold now."""
     why = person.why or f"This token has {person.role!r}."
@@ -100,28 +101,28 @@ def error_response(status: int, error: InterlockError) -> Response:
 def run_from_path(client: Client, request: Request) -> RunRow:
     """Return the run that the address names by its full id. Raises `RefusedError`."""
     name = request.path_params["run"]
-    row = client.exact(name)
+    row = client.find_exact_run(name)
     if row is None:
         raise RefusedError(404, f"There is no run {name!r}. It may have been deleted.")
     return row
 
 
-async def read_body(request: Request) -> dict[str, Any]:
+async def read_json_body(request: Request) -> dict[str, Any]:
     """Return the request's JSON object. Raises `RefusedError`."""
     if (seen := getattr(request.state, "given", None)) is not None:  # as an app's `auth` changed it
         return seen
-    return require_object(await _read_json(request), "body")
+    return require_json_object(await _parse_json_body(request), "body")
 
 
-async def read_list_body(request: Request) -> list[dict[str, Any]]:
+async def read_json_list_body(request: Request) -> list[dict[str, Any]]:
     """Return the request's JSON array of objects. Raises `RefusedError`."""
-    given = await _read_json(request)
+    given = await _parse_json_body(request)
     if not isinstance(given, list):
         raise RefusedError(422, "`body` must be a JSON array of runs.")
-    return [require_object(one, "body") for one in cast("list[Any]", given)]
+    return [require_json_object(one, "body") for one in cast("list[Any]", given)]
 
 
-async def _read_json(request: Request) -> object:
+async def _parse_json_body(request: Request) -> object:
     """Return the request's JSON. Raises `RefusedError`, also for what is nested too deeply."""
     try:
         return clean_json(json.loads(await read_raw_body(request), object_pairs_hook=_reject_repeated_keys))
@@ -147,35 +148,35 @@ async def read_raw_body(request: Request) -> bytes:
         raise RefusedError(413, f"The body is larger than {BODY_LIMIT:,} bytes.") from None
 
 
-def require_object(given: object, name: str) -> dict[str, Any]:
+def require_json_object(value: object, name: str) -> dict[str, Any]:
     """Return a JSON object, `name` says whose. Raises `RefusedError`."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise RefusedError(422, f"`{name}` must be a JSON object.")
-    return cast("dict[str, Any]", given)
+    return cast("dict[str, Any]", value)
 
 
-def query_number(request: Request, name: str, default: int) -> int:
+def read_query_number(request: Request, name: str, default: int) -> int:
     """Return a number of the query; whatever is none counts as `default`."""
     given = request.query_params.get(name, "")
     return int(given) if re.fullmatch(r"\d{1,9}", given) else default
 
 
-def build_submission(options: Options, given: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
+def build_submission(options: Options, body: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
     """Return whose limits over all workers a run counts for, and its priority; None: the store has no workers.
 
     Raises `RefusedError`.
     """
     if options.submitted is None:
         return None
-    priority = given.get("priority", options.submitted["priority"])
+    priority = body.get("priority", options.submitted["priority"])
     if type(priority) is not int or abs(priority) > _MAX_PRIORITY:
         raise RefusedError(
             422, f"`priority` must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}."
         )
-    return submission_of(priority, person.name)
+    return submission_options(priority, person.name)
 
 
-def query_step(request: Request, run: str) -> int | None:
+def read_query_step(request: Request, run: str) -> int | None:
     """Return the step that the query names; None: the newest. Raises `RefusedError`."""
     step = request.query_params.get("step", "")
     if not re.fullmatch(r"(-?\d{1,9})?", step):
@@ -185,11 +186,11 @@ def query_step(request: Request, run: str) -> int | None:
     return int(step) if step else None
 
 
-def is_shell_path(path: str) -> bool:
+def is_page_shell_path(path: str) -> bool:
     """Return whether a path is the page itself, which holds no data."""
-    return path == "/" or path.startswith("/static/") or first_path_part(path) in _PAGES
+    return path == "/" or path.startswith("/static/") or first_path_segment(path) in _PAGES
 
 
-def first_path_part(path: str) -> str:
+def first_path_segment(path: str) -> str:
     """Return the first name of a path, empty for `*` or `x`, which a request may ask for."""
     return path.split("/")[1] if "/" in path else ""

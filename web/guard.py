@@ -15,11 +15,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.engine.client.served import change, list_api_rows, remove_api_row, serve
+from interlock.engine.client.api_rows import change, list_api_rows, remove_api_row, serve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import AppAuth
-from interlock.web.endpoints import BODY_LIMIT, is_shell_path
+from interlock.web.endpoints import BODY_LIMIT, is_page_shell_path
 from interlock.web.roles import Person
 
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
@@ -72,7 +72,7 @@ class Tokens:
         found = reversed(list_api_rows(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
-    def create_token(self, name: str, role: str) -> str:
+    def create_program_token(self, name: str, role: str) -> str:
         """Return a new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
@@ -80,7 +80,7 @@ class Tokens:
         serve(self._home, "token", name, kept)
         return token
 
-    def revoke_token(self, name: str) -> bool:
+    def revoke_program_token(self, name: str) -> bool:
         """Revoke a token; its name stays with what it decided. False: there is none."""
         if found := name in self.program_tokens():
             change(self._home, "token", name, {"revoked": True})
@@ -91,9 +91,9 @@ class Tokens:
         self._once = secrets.token_urlsafe(32)
         return self._once
 
-    def redeem_sign_in_code(self, given: str) -> bool:
+    def redeem_sign_in_code(self, code: str) -> bool:
         """Return whether this is the code; it counts no more."""
-        if found := bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode()):
+        if found := bool(self._once) and hmac.compare_digest(code.encode(), self._once.encode()):
             self._once = ""
         return found
 
@@ -103,24 +103,26 @@ class Tokens:
     def create_tab_token(self, port: int) -> str:
         """A token for one tab of the page, which counts at this port only, also after the server starts again."""
         about = f"{int(time.time()) + _TAB_LIFETIME_S}.{secrets.token_urlsafe(12)}"
-        return f"{_TAB_PREFIX}{about}.{self._sign_tab(about, port)}"
+        return f"{_TAB_PREFIX}{about}.{self._tab_signature(about, port)}"
 
-    def _sign_tab(self, about: str, port: int) -> str:
+    def _tab_signature(self, about: str, port: int) -> str:
         return hmac.new(
             self.page_token.encode(), f"{_TAB_PREFIX}{port}.{about}".encode(), hashlib.sha256
         ).hexdigest()
 
     def answer_challenge(self, about: str, challenge: str, port: int) -> str:
         """Return what only a server of this home can answer to a tab, which then sends its token again."""
-        return hmac.new(self._sign_tab(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self._tab_signature(about, port).encode(), challenge.encode(), hashlib.sha256
+        ).hexdigest()
 
     def _is_valid_tab_token(self, token: str, port: int) -> bool:
         about, _, given = token.removeprefix(_TAB_PREFIX).rpartition(".")
         until = about.partition(".")[0]
-        same = hmac.compare_digest(given.encode(), self._sign_tab(about, port).encode())
+        same = hmac.compare_digest(given.encode(), self._tab_signature(about, port).encode())
         return same and until.isdecimal() and time.time() < int(until)
 
-    def find_person(self, token: str, port: int) -> Person | None:
+    def find_token_holder(self, token: str, port: int) -> Person | None:
         if self.is_page_token(token):
             return Person("", "drive")
         if token.startswith(_TAB_PREFIX):
@@ -156,9 +158,9 @@ class Access(NamedTuple):
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, access: Access, visitors: AppAuth | None = None) -> None:
-        """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
-        self._app, self._tokens, self._visitors = app, tokens, visitors
+    def __init__(self, app: ASGIApp, tokens: Tokens, access: Access, app_auth: AppAuth | None = None) -> None:
+        """`app_auth`: lets programs in where the app that is served has an `auth` of its own."""
+        self._app, self._tokens, self._app_auth = app, tokens, app_auth
         self._port, self._only_reads, self._proxy, self._origins = access
         self._hosts = {f"{name}:{self._port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self._wrong: list[float] = []
@@ -169,7 +171,7 @@ class Guard:
             return
         origin = Headers(scope=scope).get("origin", "")
         sender = _add_security_headers(send, origin if origin in self._origins else "")
-        if refusal := await self._check_request(scope):
+        if refusal := await self._find_refusal(scope):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             else:
@@ -185,18 +187,18 @@ class Guard:
         """Return a `send` that ends a stream, which may last for days, when its token is revoked."""
         checked = time.monotonic()
 
-        async def sent(message: Message) -> None:
+        async def send_unless_revoked(message: Message) -> None:
             nonlocal checked
             goes_on = message.get("more_body") or message["type"] == "websocket.send"
             if goes_on and time.monotonic() - checked >= _RECHECK_S:
-                if await self._check_request(scope):
+                if await self._find_refusal(scope):
                     return scope["state"]["cut"]()
                 checked = time.monotonic()
             await send(message)
 
-        return sent
+        return send_unless_revoked
 
-    async def _check_request(self, scope: Scope) -> Response | None:
+    async def _find_refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may read the one and this server the other: what follows would be another person's request.
@@ -215,35 +217,37 @@ class Guard:
         method = scope.get("method", "")
         if origin in self._origins:
             return (
-                Response(status_code=204) if method == "OPTIONS" else await self._check_access(scope, headers)
+                Response(status_code=204)
+                if method == "OPTIONS"
+                else await self._find_access_refusal(scope, headers)
             )
         if origin is not None and origin not in own:
             return _refusal_response(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
             return _refusal_response(403, "Requests from another site are refused.")
-        return await self._check_access(scope, headers)
+        return await self._find_access_refusal(scope, headers)
 
-    async def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _find_access_refusal(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _refusal_response(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
         path = str(scope["path"])
         if headers.get("service-worker"):
             return Response(_NO_WORKER, media_type="text/javascript")
-        if scope.get("method") == "GET" and is_shell_path(path):
+        if scope.get("method") == "GET" and is_page_shell_path(path):
             return self._redirect_to_loopback(scope, headers)
         if path in _OPEN:
             return None
-        way = self._visitors.required_access(path, scope) if self._visitors else "token"
+        way = self._app_auth.required_authentication(path, scope) if self._app_auth else "token"
         if way == "open":
             return None
-        if self._visitors and way == "visitor":
+        if self._app_auth and way == "visitor":
             try:  # a token of ours doesn't count for an app that knows its users
-                person = await self._visitors.authenticate(scope)
+                person = await self._app_auth.authenticate(scope)
             except InterlockError as error:
                 return _refusal_response(getattr(error, "status", 401), str(error))
         else:
-            person = await self._holder_of_token(headers)
+            person = await self._identify_token_holder(headers)
             if isinstance(person, Response):
                 return person
         scope["state"]["person"] = (
@@ -260,14 +264,14 @@ class Guard:
         there = f"http://127.0.0.1:{self._port}{scope['path']}{'?' if query else ''}{query}"
         return RedirectResponse(there)
 
-    async def _holder_of_token(self, headers: Headers) -> Person | Response:
+    async def _identify_token_holder(self, headers: Headers) -> Person | Response:
         """Return who sent a request, or a refusal unless it has a token in a header.
 
         A cookie counts for nothing: browsers send those of this server to every other one on the same host, whatever
         its port.
         """
         token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
-        person = await self.person_of_token(token) if token else None
+        person = await self.find_person_slowing_wrong_tokens(token) if token else None
         if person is None and self.is_locked:
             return _refusal_response(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
@@ -282,9 +286,9 @@ class Guard:
                 person = person._replace(name=name)
         return person
 
-    async def person_of_token(self, token: str) -> Person | None:
+    async def find_person_slowing_wrong_tokens(self, token: str) -> Person | None:
         """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
-        found = await asyncio.to_thread(self._tokens.find_person, token, self._port)
+        found = await asyncio.to_thread(self._tokens.find_token_holder, token, self._port)
         if found is None:
             if not self.is_locked:
                 self._wrong.append(time.monotonic())
@@ -310,22 +314,22 @@ def _limit_body(receive: Receive) -> Receive:
     """Return a `receive` that ends a body that says no length before it is too long."""
     taken = 0
 
-    async def received() -> Message:
+    async def receive_within_limit() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
         return {"type": "http.disconnect"} if taken > BODY_LIMIT else message
 
-    return received
+    return receive_within_limit
 
 
-def _add_security_headers(send: Send, origin: str) -> Send:
-    """`origin`: the other site that may read the answer."""
+def _add_security_headers(send: Send, allowed_origin: str) -> Send:
+    """`allowed_origin`: the other site that may read the answer."""
     more = {**_HEADERS, "cache-control": "no-store"}
-    if origin:
-        more |= {**_SHARED, "access-control-allow-origin": origin, "vary": "origin"}
+    if allowed_origin:
+        more |= {**_SHARED, "access-control-allow-origin": allowed_origin, "vary": "origin"}
 
-    async def sent(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             there = {name for name, _ in message["headers"]}
             message["headers"] = [
@@ -334,7 +338,7 @@ def _add_security_headers(send: Send, origin: str) -> Send:
             ]
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 def _token_from_header(header: str) -> str:

@@ -47,43 +47,50 @@ class IsolatedRunner:
         self._kept: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._gate = asyncio.Semaphore(_MAX_PROCESSES)
 
-    async def run_cached(self, asked: IsolatedTask) -> dict[str, Any]:
+    async def run_task_cached(self, isolated_task: IsolatedTask) -> dict[str, Any]:
         """Return the answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
-        folder = asked.options.workspace or Path.cwd()
+        folder = isolated_task.options.workspace or Path.cwd()
         key = json.dumps(
-            [asked.what, asked.name, str(folder), asked.given, asked.forbidden, _modification_times(folder)]
+            [
+                isolated_task.what,
+                isolated_task.name,
+                str(folder),
+                isolated_task.given,
+                isolated_task.forbidden,
+                _configuration_times(folder),
+            ]
         )
         task = self._kept.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(self.run(asked))
+            task = asyncio.create_task(self.run_task(isolated_task))
         self._kept[key] = task  # the newest stands last
         while len(self._kept) > _CACHE_SIZE:
             del self._kept[next(iter(self._kept))]
         return await asyncio.shield(task)
 
-    async def run(self, asked: IsolatedTask) -> dict[str, Any]:
+    async def run_task(self, isolated_task: IsolatedTask) -> dict[str, Any]:
         """Return the answer. Raises `UserError` with why there is none."""
         async with self._gate:
-            child, answer = await asyncio.to_thread(_start_process, asked)
+            child, answer = await asyncio.to_thread(_start_process, isolated_task)
             try:
                 told = await asyncio.to_thread(answer.read)
             finally:
                 child.send_signal(signal.SIGKILL)  # also if nobody waits for the answer any more
                 await asyncio.to_thread(child.wait)
                 answer.close()
-        made = json.loads(told) if told else {"error": f"The process for {asked.what} died."}
+        made = json.loads(told) if told else {"error": f"The process for {isolated_task.what} died."}
         if "error" in made:
             is_code = made.get("kind") == CodeForbiddenError.kind
             raise (CodeForbiddenError if is_code else UserError)(made["error"])
         return made
 
 
-def _start_process(asked: IsolatedTask) -> tuple[Child, BinaryIO]:
+def _start_process(isolated_task: IsolatedTask) -> tuple[Child, BinaryIO]:
     """Return the process, and where its answer comes from."""
     answer, stdout = os.pipe()
     try:
         with tempfile.TemporaryFile() as work:
-            work.write(pickle.dumps(asked))
+            work.write(pickle.dumps(isolated_task))
             work.seek(0)
             return FORKER.start(__name__, stdin=work.fileno(), stdout=stdout), os.fdopen(answer, "rb")
     except BaseException:
@@ -93,7 +100,7 @@ def _start_process(asked: IsolatedTask) -> tuple[Child, BinaryIO]:
         os.close(stdout)
 
 
-def _modification_times(folder: Path) -> list[float]:
+def _configuration_times(folder: Path) -> list[float]:
     """Return when what may change a folder's workflows was written."""
     settings = [
         path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
@@ -102,16 +109,16 @@ def _modification_times(folder: Path) -> list[float]:
     return [file.stat().st_mtime for file in files if file.is_file()]
 
 
-def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
-    own, ignored = Client(asked.options).list_user_workflows()
+def _list_workflows(isolated_task: IsolatedTask) -> dict[str, Any]:
+    own, ignored = Client(isolated_task.options).list_user_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
-    unread = [f"{_UNREAD} {asked.forbidden}"] if own and asked.forbidden else []
+    unread = [f"{_UNREAD} {isolated_task.forbidden}"] if own and isolated_task.forbidden else []
     return {"workflows": [*rows, *shipped], "ignored": [*ignored, *unread]}
 
 
-def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
-    found = Client(asked.options).workflow(asked.name)
+def _describe_workflow(isolated_task: IsolatedTask) -> dict[str, Any]:
+    found = Client(isolated_task.options).load_workflow(isolated_task.name)
     schema, talks = found.input.model_json_schema(), found.follow_up is not None
     return {
         "name": found.name,
@@ -122,12 +129,16 @@ def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
     }
 
 
-def _draw_diagram(asked: IsolatedTask) -> dict[str, Any]:
+def _draw_diagram(isolated_task: IsolatedTask) -> dict[str, Any]:
     """Return a workflow's drawing, and the edges by which a run's path through it is found."""
     from interlock.engine.client.diagrams import GROUPS, declared_by_place, render_diagram
 
-    groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
-    workflow, depth, session = _load_pipeline(asked), asked.given["depth"], asked.given["session"]
+    groups = [group for group in isolated_task.given["show"] if group in GROUPS] or GROUPS
+    workflow, depth, session = (
+        _load_workflow_or_shipped(isolated_task),
+        isolated_task.given["depth"],
+        isolated_task.given["session"],
+    )
     drawn = render_diagram(workflow, "svg", depth, show=groups, session=session)
     return {
         "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
@@ -135,28 +146,30 @@ def _draw_diagram(asked: IsolatedTask) -> dict[str, Any]:
     }
 
 
-def _load_pipeline(asked: IsolatedTask) -> "Pipeline | str":
+def _load_workflow_or_shipped(isolated_task: IsolatedTask) -> "Pipeline | str":
     """With the nodes that settings add; if its folder is gone or its settings are wrong now, ours of that name."""
-    folder = asked.options.workspace
+    folder = isolated_task.options.workspace
     try:
         if folder and folder.is_dir():
-            return Client(asked.options).workflow(asked.name, with_own_nodes=True)
+            return Client(isolated_task.options).load_workflow(isolated_task.name, with_own_nodes=True)
     except InterlockError:
         pass
-    return Client(replace(asked.options, workspace=None)).workflow(asked.name)
+    return Client(replace(isolated_task.options, workspace=None)).load_workflow(isolated_task.name)
 
 
-def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client.travel import replay_beside_record
+def _replay_run(isolated_task: IsolatedTask) -> dict[str, Any]:
+    from interlock.engine.client.travel import compare_replay_with_record
 
-    return replay_beside_record(Client(asked.options), asked.name, asked.given.get("swap") or None)
+    return compare_replay_with_record(
+        Client(isolated_task.options), isolated_task.name, isolated_task.given.get("swap") or None
+    )
 
 
-def _export_run(asked: IsolatedTask) -> dict[str, Any]:
+def _export_run(isolated_task: IsolatedTask) -> dict[str, Any]:
     from interlock.cli.render.export import export_run
 
-    client = Client(asked.options)
-    return {"text": export_run(client.run(asked.name), asked.given["format"])}
+    client = Client(isolated_task.options)
+    return {"text": export_run(client.find_run(isolated_task.name), isolated_task.given["format"])}
 
 
 _TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {

@@ -9,15 +9,21 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.engine.client import Decision
-from interlock.engine.client.cancel import cancel_named_run
+from interlock.engine.client.cancel import cancel_run_by_name
 from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
 from interlock.web import drive_process
-from interlock.web.endpoints import RefusedError, build_submission, read_body, require_object, run_from_path
+from interlock.web.endpoints import (
+    RefusedError,
+    build_submission,
+    read_json_body,
+    require_json_object,
+    run_from_path,
+)
 from interlock.web.page_views import PageContext
 
 
 async def start_run(page: PageContext, request: Request) -> Any:
-    given = await read_body(request)
+    given = await read_json_body(request)
     run = page.client.new_run_id()
     workflow = given.get("workflow")
     if not isinstance(workflow, str) or not workflow:
@@ -25,7 +31,7 @@ async def start_run(page: PageContext, request: Request) -> Any:
             422, "`workflow` must be the name of a workflow. List them with: interlock workflows"
         )
     folder = _require_folder(given.get("workspace") or page.options.workspace or Path.cwd())
-    values = require_object(given.get("input") or {}, "input")
+    values = require_json_object(given.get("input") or {}, "input")
     options = replace(
         page.options, workspace=folder, submitted=build_submission(page.options, given, request.state.person)
     )
@@ -33,44 +39,45 @@ async def start_run(page: PageContext, request: Request) -> Any:
     return {"run": run}
 
 
-def _require_folder(named: object) -> Path:
+def _require_folder(path: object) -> Path:
     """Return the folder of a new run. Raises `RefusedError`."""
     try:
-        folder = Path(str(named)).expanduser()
+        folder = Path(str(path)).expanduser()
         there = folder.is_dir()
     except (OSError, RuntimeError, ValueError):  # no such home, a name that is too long, a null byte
-        folder, there = Path(str(named)), False
+        folder, there = Path(str(path)), False
     if not there:
         raise RefusedError(422, f"There is no folder {str(folder)[:200]!r}. Give a folder that exists.")
     return folder
 
 
 async def decide_requests(page: PageContext, request: Request) -> Any:
-    row, given = run_from_path(page.client, request), await read_body(request)
-    waiting = {one.id: one.fields for one in page.client.requests(row.run)}
+    row, given = run_from_path(page.client, request), await read_json_body(request)
+    waiting = {one.id: one.fields for one in page.client.waiting_requests(row.run)}
     decisions = given.get("decisions")
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
     made = [
-        _build_decision(waiting, require_object(one, "decisions")) for one in cast("list[Any]", decisions)
+        _build_decision(waiting, require_json_object(one, "decisions"))
+        for one in cast("list[Any]", decisions)
     ]
     if row.queue is None and row.status != "running":  # the server drives it on
-        await asyncio.to_thread(page.client.check_driven_here, row.run)
-    await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
+        await asyncio.to_thread(page.client.check_run_drivable, row.run)
+    await asyncio.to_thread(page.client.record_decisions, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_from_path(page.client, request).status != "running":
-        await page.prompts.resume_run(row, None, build_submission(page.options, {}, request.state.person))
+        await page.resumer.resume_run(row, None, build_submission(page.options, {}, request.state.person))
     return {"decided": len(made)}
 
 
-def _build_decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
+def _build_decision(waiting: Mapping[str, Any], answer: Mapping[str, Any]) -> Decision:
     """The decision that an answer makes. Raises `UserError`, or `RefusedError` for a request that no longer waits."""
-    name, choice, text = str(given.get("id")), given.get("choice"), str(given.get("text") or "")
+    name, choice, text = str(answer.get("id")), answer.get("choice"), str(answer.get("text") or "")
     request = waiting.get(name)
     if request is None:
         raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
     if choice == "modify":
-        return decide_with_arguments(request, require_object(given.get("args") or {}, "args"))
+        return decide_with_arguments(request, require_json_object(answer.get("args") or {}, "args"))
     if request["kind"] == "question" and choice == "proceed_once":
         return decide_with_answers(request, [text])
     spoken = text if request["kind"] == "outcome" else None
@@ -79,9 +86,9 @@ def _build_decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Dec
 
 
 async def send_prompt(page: PageContext, request: Request) -> Any:
-    row, given = run_from_path(page.client, request), await read_body(request)
+    row, given = run_from_path(page.client, request), await read_json_body(request)
     text = str(given.get("prompt") or "").strip() or None
-    waits = await page.prompts.resume_run(row, text, build_submission(page.options, {}, request.state.person))
+    waits = await page.resumer.resume_run(row, text, build_submission(page.options, {}, request.state.person))
     return {"run": row.run, "waits": waits}
 
 
@@ -93,43 +100,43 @@ async def stop_run(page: PageContext, request: Request) -> Any:
         await asyncio.to_thread(drive_process.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
-    found = await asyncio.to_thread(cancel_named_run, page.options, row.run, person.name)
+    found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
-        await page.prompts.resume_run(row, None, build_submission(page.options, {}, person))
+        await page.resumer.resume_run(row, None, build_submission(page.options, {}, person))
     return {"run": row.run, "became": found.became}
 
 
-def _read_step(given: Mapping[str, Any], run: str) -> int | None:
-    step = given.get("step")
+def _read_step(body: Mapping[str, Any], run: str) -> int | None:
+    step = body.get("step")
     if not isinstance(step, int | None):
         raise RefusedError(422, f"`step` must be a number, not {step!r}. See: interlock history {run}")
     return step
 
 
 async def fork_run(page: PageContext, request: Request) -> Any:
-    row, given = run_from_path(page.client, request), await read_body(request)
+    row, given = run_from_path(page.client, request), await read_json_body(request)
     step, here = _read_step(given, row.run), bool(given.get("in_place"))
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    made = await asyncio.to_thread(lambda: page.client.fork_run(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
 
 async def rewind_run(page: PageContext, request: Request) -> Any:
     """Without `sure`: what going back to a step would do to the files."""
-    row, given = run_from_path(page.client, request), await read_body(request)
+    row, given = run_from_path(page.client, request), await read_json_body(request)
     step = _read_step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    found = await asyncio.to_thread(page.client.rewind, row.run, step)
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    found = await asyncio.to_thread(page.client.plan_rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
     return {"run": (await asyncio.to_thread(found.forked)).run}
 
 
 async def undo_changes(page: PageContext, request: Request) -> Any:
-    row, given = run_from_path(page.client, request), await read_body(request)
+    row, given = run_from_path(page.client, request), await read_json_body(request)
     call = given.get("call")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    changed = await asyncio.to_thread(page.client.undo_changes, row.run, None if call is None else str(call))
     return {"changed": [change._asdict() for change in changed]}

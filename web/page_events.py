@@ -31,7 +31,7 @@ _STUCK_S = 10.0
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
 
 
-def format_event(data: object, id: str = "") -> bytes:
+def format_sse_event(data: object, id: str = "") -> bytes:
     head = f"id: {id}\n" if id else ""
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
@@ -40,14 +40,14 @@ async def stream_run_events(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
     Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
-    return EventStreamResponse(_follow_run(page.client, row.run, cursor), patience=_STUCK_S)
+    return EventStreamResponse(_stream_record_and_live(page.client, row.run, cursor), patience_s=_STUCK_S)
 
 
 async def stream_changes(page: PageContext, _: Request) -> Any:
-    return EventStreamResponse(_follow_changes(page.client), patience=_STUCK_S)
+    return EventStreamResponse(_stream_store_changes(page.client), patience_s=_STUCK_S)
 
 
-async def _follow_run(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
+async def _stream_record_and_live(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
     """A run's record and its live pieces; `: beat` shows a silent connection that it lives."""
     queue = asyncio.Queue[bytes](_QUEUED)
     readers = [
@@ -72,7 +72,7 @@ async def _follow_run(client: Client, run: str, cursor: str) -> AsyncGenerator[b
             reader.cancel()
 
 
-async def _follow_changes(client: Client) -> AsyncGenerator[bytes]:
+async def _stream_store_changes(client: Client) -> AsyncGenerator[bytes]:
     """Says at once which requests wait, when that changes, and now and then that some run changed."""
     waiting: tuple[str, ...] | None = None
     told = beat = 0.0
@@ -83,19 +83,19 @@ async def _follow_changes(client: Client) -> AsyncGenerator[bytes]:
             now = time.monotonic()
             if is_changed:
                 due = True
-                found = tuple([one.id for one in await asyncio.to_thread(client.requests)])
+                found = tuple([one.id for one in await asyncio.to_thread(client.waiting_requests)])
                 if found != waiting:
                     waiting, told = found, 0.0
             if due and now - told >= _CALM_S:
                 due, told, beat = False, now, now
-                yield format_event({"waiting": waiting})
+                yield format_sse_event({"waiting": waiting})
             elif now - beat >= _BEAT_S:
                 beat = now
                 yield b": beat\n\n"
 
 
 async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
-    async with aclosing(client.follow(run, cursor)) as found:
+    async with aclosing(client.follow_events(run, cursor)) as found:
         async for event, place in found:
             data: dict[str, Any]
             if isinstance(event, RunStanding):
@@ -104,17 +104,17 @@ async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio
                 data = event.model_dump(mode="json")
             else:
                 continue
-            await queue.put(format_event(cut_long_texts(data), place))
+            await queue.put(format_sse_event(cut_long_event_texts(data), place))
 
 
 async def _enqueue_live_events(client: Client, run: str, queue: "asyncio.Queue[bytes]") -> None:
     async with aclosing(tail_live_events(client.home, run)) as found:
         async for event in found:
             if event["type"] in _LIVE:
-                await queue.put(format_event({**cut_long_texts(event), "live": True}))
+                await queue.put(format_sse_event({**cut_long_event_texts(event), "live": True}))
 
 
-def cut_long_texts(event: dict[str, Any]) -> dict[str, Any]:
+def cut_long_event_texts(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event whose long texts are cut; `cut` says how long the longest was."""
     long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MAX_TEXT}
     for key in [key for key, value in event.items() if isinstance(value, dict | list)]:

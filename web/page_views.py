@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.parsing import parse_since
+from interlock.cli.parsing import parse_start_time
 from interlock.cli.render.output import format_amount, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, Options, RunRow
 from interlock.engine.client.decision_lines import call_status, deciders_line
@@ -22,9 +22,9 @@ from interlock.state.workspace import PathRefused
 from interlock.web.endpoints import (
     RefusedError,
     check_role,
-    query_number,
-    query_step,
-    read_body,
+    read_json_body,
+    read_query_number,
+    read_query_step,
     run_from_path,
 )
 from interlock.web.isolated_process import IsolatedRunner, IsolatedTask
@@ -48,8 +48,8 @@ class PageContext(NamedTuple):
 
     options: Options
     client: Client
-    apart: IsolatedRunner
-    prompts: RunResumer
+    isolated: IsolatedRunner
+    resumer: RunResumer
 
 
 async def get_person(_: PageContext, request: Request) -> dict[str, str]:
@@ -60,60 +60,60 @@ async def get_person(_: PageContext, request: Request) -> dict[str, str]:
 def list_runs(page: PageContext, request: Request) -> Any:
     query = request.query_params
     words, status = query.get("q", "").lower().split(), query.get("status") or None
-    first = query_number(request, "start", 0)
+    first = read_query_number(request, "start", 0)
     rows = page.client.runs(status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
     found = [
-        page.prompts.with_starting_status(row) for row, text in about if all(word in text for word in words)
+        page.resumer.with_starting_status(row) for row, text in about if all(word in text for word in words)
     ]
     shown = found[first : first + _PAGE]
-    waits = page.client.no_worker(shown)
+    waits = page.client.missing_worker_line(shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
 def list_requests(page: PageContext, request: Request) -> Any:
     run = request.query_params.get("run")
-    if run and page.client.exact(run) is None:
+    if run and page.client.find_exact_run(run) is None:
         raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
-    waiting = page.client.requests(run)
-    rows = {name: page.client.exact(name) for name in {one.run for one in waiting}}
+    waiting = page.client.waiting_requests(run)
+    rows = {name: page.client.find_exact_run(name) for name in {one.run for one in waiting}}
     return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
-def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
-    words = request_words_json(describe_request(one["fields"]))
-    fields = {**one["fields"], "preview": ""}  # it stands in the words
+def _request_json(shown_request: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
+    words = request_view_json(describe_request(shown_request["fields"]))
+    fields = {**shown_request["fields"], "preview": ""}  # it stands in the words
     title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
-    return {**one, "fields": fields, "asked": words, **title}
+    return {**shown_request, "fields": fields, "asked": words, **title}
 
 
-def request_words_json(words: RequestView) -> dict[str, Any]:
+def request_view_json(view: RequestView) -> dict[str, Any]:
     """Return a request's words as JSON has them, with the names of their parts."""
-    questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
-    named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
-    preview = visible_with_marks(words.preview)  # somebody decides on what stands there
+    questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in view.questions]
+    named = {name: [one._asdict() for one in getattr(view, name)] for name in ("ways", "parts")}
+    preview = visible_with_marks(view.preview)  # somebody decides on what stands there
     length = len(preview)
     shown = {"preview": preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
-    return {**asdict(words), **named, **shown, "questions": questions}
+    return {**asdict(view), **named, **shown, "questions": questions}
 
 
 def get_request(page: PageContext, request: Request) -> Any:
     """One request with what led to it; or what became of it."""
     client, name = page.client, request.path_params["id"]
     run = name.rpartition("-")[0]
-    row = client.exact(run)
+    row = client.find_exact_run(run)
     if row is None:
         raise RefusedError(404, f"There is no request {name!r}. Its run may have been deleted.")
-    one = next((one for one in client.requests(run) if one.id == name), None)
+    one = next((one for one in client.waiting_requests(run) if one.id == name), None)
     if one is None:
         became = client.past_requests(run).get(name, "This request no longer waits.")
         return {
             "gone": became,
             "run": run,
             "title": row.title,
-            "status": page.prompts.with_starting_status(row).status,
+            "status": page.resumer.with_starting_status(row).status,
         }
-    told = client.told(run)
+    told = client.read_events(run)
     return {
         **_request_json(one._asdict(), row),
         "prompt": _last_prompt(told) or row.title,
@@ -121,14 +121,14 @@ def get_request(page: PageContext, request: Request) -> Any:
     }
 
 
-def _last_prompt(told: Sequence[Any]) -> str:
-    said = (event.content for event in reversed(told) if event.type == "message" and event.role == "user")
+def _last_prompt(events: Sequence[Any]) -> str:
+    said = (event.content for event in reversed(events) if event.type == "message" and event.role == "user")
     return next(said, "")
 
 
-def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
+def _progress_lines(row: RunRow, events: Sequence[Any]) -> list[str]:
     """Return what a run did, in three lines."""
-    results = [event for event in told if event.type == "tool_result"]
+    results = [event for event in events if event.type == "tool_result"]
     failed = sum(event.status != "success" or bool(event.exit) for event in results)
     calls = f"{len(results)} call{'' if len(results) == 1 else 's'}" + (
         f" ({failed} failed)" if failed else ""
@@ -141,7 +141,7 @@ def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
         ),
         "",
     )
-    said = next((e.content for e in told[::-1] if e.type == "message" and e.role == "assistant"), "")
+    said = next((e.content for e in events[::-1] if e.type == "message" and e.role == "assistant"), "")
     first = one_line(said.strip().partition("\n\n")[0], _LINE)
     return [line for line in (done, last, said and f"It said: {first}") if line]
 
@@ -149,34 +149,38 @@ def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
 def get_request_file(page: PageContext, request: Request) -> Any:
     """Return the whole file that a request would change, as it is now, if the run's own tools may read it."""
     client, name = page.client, request.path_params["id"]
-    one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
-    row = one and client.exact(one.run)
+    one = next(
+        (one for one in client.waiting_requests(name.rpartition("-")[0] or None) if one.id == name), None
+    )
+    row = one and client.find_exact_run(one.run)
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
-    if not _can_read_workspace(client, row):
+    if not _is_workspace_trustworthy(client, row):
         why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
         raise RefusedError(422, f"It isn't shown: {why}")
     try:
-        return PlainTextResponse(client.file_text(row.run, path, _FILE))
+        return PlainTextResponse(client.read_file_text(row.run, path, _FILE))
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
         raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
 
 
-def _can_read_workspace(client: Client, row: RunRow) -> bool:
+def _is_workspace_trustworthy(client: Client, row: RunRow) -> bool:
     """Whether a row's folder is what it says: in a database others may write rows, and name any folder of this host."""
     return client.options.submitted is None or client.options.trusts(Path(row.workspace))
 
 
 async def list_workflows(page: PageContext, _: Request) -> Any:
-    found = await page.apart.run_cached(IsolatedTask("workflows", page.options))
+    found = await page.isolated.run_task_cached(IsolatedTask("workflows", page.options))
     return {**found, "queue": page.options.queue}
 
 
 async def get_workflow_form(page: PageContext, request: Request) -> Any:
-    return await page.apart.run_cached(IsolatedTask("form", page.options, request.path_params["name"]))
+    return await page.isolated.run_task_cached(
+        IsolatedTask("form", page.options, request.path_params["name"])
+    )
 
 
 async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
@@ -187,7 +191,7 @@ async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
 
 async def get_run_diagram(page: PageContext, request: Request) -> Any:
     row = await _run_with_loadable_graph(page, request)
-    path = await asyncio.to_thread(page.client.graph_path, row.run)
+    path = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.has_session_hooks)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
@@ -195,10 +199,10 @@ async def get_run_diagram(page: PageContext, request: Request) -> Any:
 async def get_run_path(page: PageContext, request: Request) -> Any:
     """Return what the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = await _run_with_loadable_graph(page, request)
-    step = query_step(request, row.run)
-    whole = await asyncio.to_thread(page.client.graph_path, row.run)
+    step = read_query_step(request, row.run)
+    whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.has_session_hooks)
-    marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.mark_drawing, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
@@ -210,25 +214,25 @@ async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRo
 
 
 async def _draw_graph(
-    page: PageContext, folder: Path, name: str, request: Request, session: bool = False
+    page: PageContext, folder: Path, workflow: str, request: Request, session: bool = False
 ) -> Mapping[str, Any]:
-    depth = min(query_number(request, "depth", 1) or 1, 4)
+    depth = min(read_query_number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
     given = {"depth": depth, "show": show, "session": session}
-    return await page.apart.run_cached(
-        IsolatedTask("diagram", replace(page.options, workspace=folder), name, given)
+    return await page.isolated.run_task_cached(
+        IsolatedTask("diagram", replace(page.options, workspace=folder), workflow, given)
     )
 
 
 def get_run(page: PageContext, request: Request) -> Any:
-    row = page.prompts.with_starting_status(run_from_path(page.client, request))
+    row = page.resumer.with_starting_status(run_from_path(page.client, request))
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
         "trouble": page.client.describe_trouble(row),
-        "costs": page.client.costs(row.run),
+        "costs": page.client.model_costs(row.run),
         "resume": f"interlock resume {row.run}",
-        "no_worker": page.client.no_worker([row]),
+        "no_worker": page.client.missing_worker_line([row]),
     }
 
 
@@ -241,13 +245,15 @@ async def get_takes_prompt(page: PageContext, request: Request) -> Any:
         return {"takes": False}
     await _run_with_loadable_graph(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
-    return {"takes": (await page.apart.run_cached(IsolatedTask("form", options, row.workflow)))["talks"]}
+    return {
+        "takes": (await page.isolated.run_task_cached(IsolatedTask("form", options, row.workflow)))["talks"]
+    }
 
 
 def list_steps(page: PageContext, request: Request) -> Any:
     """Nodes that ran, of the root graph or of all, from the first that the reader lacks."""
-    row, deep = run_from_path(page.client, request), bool(query_number(request, "deep", 0))
-    found = page.client.places(row.run, query_number(request, "since", 0), deep)
+    row, deep = run_from_path(page.client, request), bool(read_query_number(request, "deep", 0))
+    found = page.client.places(row.run, read_query_number(request, "since", 0), deep)
     return [place._asdict() for place in found]
 
 
@@ -279,12 +285,12 @@ def get_call_output(page: PageContext, request: Request) -> Any:
 def get_state(page: PageContext, request: Request) -> Any:
     """Return the state after a step, and what the keys that it changed held before."""
     client, run = page.client, run_from_path(page.client, request).run
-    step = query_step(request, run)
-    values = client.state(run, step)
+    step = read_query_step(request, run)
+    values = client.masked_state(run, step)
     there = [one.step for one in client.checkpoints(run)]
     at = there[-1] if step is None else step
     earlier = [number for number in there if number < at]
-    before = client.state(run, earlier[-1]) if earlier else {}
+    before = client.masked_state(run, earlier[-1]) if earlier else {}
     changed = {
         key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
     }
@@ -296,7 +302,7 @@ def get_state(page: PageContext, request: Request) -> Any:
 def get_seen_conversation(page: PageContext, request: Request) -> Any:
     """Return how much of the conversation there was at a step."""
     row = run_from_path(page.client, request)
-    step = query_step(request, row.run)
+    step = read_query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
     return page.client.extent_at_step(row.run, step)._asdict()
@@ -305,18 +311,20 @@ def get_seen_conversation(page: PageContext, request: Request) -> Any:
 def get_diff(page: PageContext, request: Request) -> Any:
     """Return the files changed, by the end or until a step."""
     row = run_from_path(page.client, request)
-    until = query_step(request, row.run)
+    until = read_query_step(request, row.run)
     try:
-        return {"diff": page.client.diff(row.run, until=until)}
+        return {"diff": page.client.diff_files(row.run, until=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 
 
 async def replay_run(page: PageContext, request: Request) -> Any:
-    row, given = await _run_with_loadable_graph(page, request), await read_body(request)
+    row, given = await _run_with_loadable_graph(page, request), await read_json_body(request)
     swap = given.get("swap")
     check_role(request.state.person, required_role("view", swap=swap))
-    return await page.apart.run(IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")}))
+    return await page.isolated.run_task(
+        IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")})
+    )
 
 
 async def export_run(page: PageContext, request: Request) -> Any:
@@ -324,7 +332,7 @@ async def export_run(page: PageContext, request: Request) -> Any:
     row, shape = run_from_path(page.client, request), request.query_params.get("format", "html")
     if shape not in ("html", "md", "json"):
         raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
-    made = await page.apart.run(IsolatedTask("export", page.options, row.run, {"format": shape}))
+    made = await page.isolated.run_task(IsolatedTask("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
 
@@ -336,16 +344,19 @@ _COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refu
 def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
-    found = page.client.statistics(by, parse_since("30d"))
-    rows = [[key, *_table_cells(sums)] for key, sums in found.items()]
+    found = page.client.statistics(by, parse_start_time("30d"))
+    rows = [[key, *_statistics_cells(sums)] for key, sums in found.items()]
     return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
 
 
-def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
+def _bar_chart(sums_by_key: Mapping[str, "Sums"]) -> dict[str, Any]:
     """Return a bar for each key: its cost, or its tokens where no cost is known."""
-    what, values = "Cost", {key: sums.usd for key, sums in found.items()}
+    what, values = "Cost", {key: sums.usd for key, sums in sums_by_key.items()}
     if not any(values.values()):
-        what, values = "Tokens", {key: float(s.input_tokens + s.output_tokens) for key, s in found.items()}
+        what, values = (
+            "Tokens",
+            {key: float(s.input_tokens + s.output_tokens) for key, s in sums_by_key.items()},
+        )
     most = max(values.values(), default=0.0)
     bars = [
         {"key": key, "part": value / most, "shown": _format_figure(what, value)}
@@ -355,11 +366,11 @@ def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
     return {"what": what, "most": _format_figure(what, most), "bars": bars}
 
 
-def _format_figure(what: str, value: float) -> str:
-    return format_dollars(value) if what == "Cost" else format_amount(int(value))
+def _format_figure(kind: str, value: float) -> str:
+    return format_dollars(value) if kind == "Cost" else format_amount(int(value))
 
 
-def _table_cells(sums: "Sums") -> list[str]:
+def _statistics_cells(sums: "Sums") -> list[str]:
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items()))
     cells: tuple[Any, ...] = (
         *(sums.runs, sums.turns, format_amount(sums.input_tokens + sums.output_tokens)),

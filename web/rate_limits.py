@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
-from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
-from interlock.engine.client.served import ApiRow
+from interlock.engine.client.api_rows import ApiRow
+from interlock.engine.client.fleet import QueuedTurn, give_up_stale_turns
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_process import AdoptedProcess
 
@@ -25,30 +25,30 @@ class RateLimits:
     def __init__(self, options: Options) -> None:
         self._home, self._counts = options.home, options.submitted is not None
 
-    def release_abandoned(self, runs: Collection[str]) -> None:
+    def release_turns_except(self, kept_runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
-            leave_stale_turns(self._home, runs)
+            give_up_stale_turns(self._home, kept_runs)
 
     async def wait_for_turn(
         self,
-        one: ApiRow,
+        row: ApiRow,
         run: str,
-        graph: str,
-        lasts: Callable[[], bool] = lambda: True,
-        waits: Callable[[str], None] = lambda _: None,
+        workflow: str,
+        is_wanted: Callable[[], bool] = lambda: True,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> bool:
-        """Wait until a drive's run may go; False: it no longer `lasts`. `waits` is given each reason to wait.
+        """Wait until a drive's run may go; False: it no longer `is_wanted`. `on_wait` is given each reason to wait.
 
         Raises `InterlockError` if the run was cancelled elsewhere.
         """
-        whose = one.body.get("submitted")
+        whose = row.body.get("submitted")
         if not self._counts or whose is None:
             return True
-        turn, model = QueuedTurn(self._home, run), one.body.get("model", "")
-        if not await asyncio.to_thread(turn.enqueue, graph, whose, one.body.get("after_s")):
+        turn, model = QueuedTurn(self._home, run), row.body.get("model", "")
+        if not await asyncio.to_thread(turn.enqueue, workflow, whose, row.body.get("after_s")):
             return True
-        while lasts():
+        while is_wanted():
             why: str | None = "The store doesn't answer."
             with suppress(BusyError, StoreError):
                 why = await asyncio.to_thread(turn.take, model)
@@ -56,31 +56,31 @@ class RateLimits:
                 raise InterlockError("It was cancelled before it began.")
             if not why:
                 return True
-            waits(why)
+            on_wait(why)
             await asyncio.sleep(_TURN_S)
-        await self.release(run)
+        await self.release_turn(run)
         return False
 
-    async def wait_for_exit(self, run: str, process: "Child | AdoptedProcess") -> None:
+    async def wait_for_exit_or_cancel(self, run: str, process: "Child | AdoptedProcess") -> None:
         """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
         looked = time.monotonic()
         while process.poll() is None:
             await asyncio.sleep(LOOK_S)
             if time.monotonic() - looked > _TURN_S:
                 looked = time.monotonic()
-                if await self._is_run_cancelled(run):
+                if await self._is_run_cancelled_elsewhere(run):
                     process.send_signal(signal.SIGINT)
 
-    async def _is_run_cancelled(self, run: str) -> bool:
+    async def _is_run_cancelled_elsewhere(self, run: str) -> bool:
         with suppress(BusyError, StoreError):  # the run goes on without the store for a while
             return self._counts and await asyncio.to_thread(QueuedTurn(self._home, run).is_stopped)
         return False
 
-    def has_turn(self, run: str) -> bool:
+    def has_or_awaits_turn(self, run: str) -> bool:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and QueuedTurn(self._home, run).stands()
+        return self._counts and QueuedTurn(self._home, run).is_waiting_or_driven()
 
-    async def release(self, run: str) -> None:
+    async def release_turn(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
             await asyncio.to_thread(QueuedTurn(self._home, run).leave)

@@ -38,36 +38,38 @@ class Person(NamedTuple):
 class ThreadStanding(NamedTuple):
     """How a thread stands that somebody wants to drive."""
 
-    waits: frozenset[str] = frozenset()
+    open_interrupts: frozenset[str] = frozenset()
     """Interrupts that wait for an answer."""
-    same: bool = False
+    is_same_assistant: bool = False
     """The assistant is the one that the thread's run was driven with."""
 
 
 def required_role(
-    role: str,
+    route_role: str,
     query: Mapping[str, str] | None = None,
-    start: Mapping[str, Any] | None = None,
+    drive_body: Mapping[str, Any] | None = None,
     standing: ThreadStanding | None = None,
     swap: object = None,
 ) -> str:
     """Return the role that a request needs: its route's, or `drive` for what else its query or body would do.
 
-    `start`: of a request that drives a thread, its body, and `standing` how the thread stands. `swap`: of a replay,
+    `drive_body`: the body of a request that drives a thread; `standing`: how the thread stands. `swap`: of a replay,
     whose code it runs in place of a node.
     """
     if swap:
         return "drive"
     if query is not None and query.get("cancel_on_disconnect", "").lower() not in ("", "0", "false"):
         return "drive"
-    if start is not None and not (standing and standing.waits and standing.same and _is_only_answer(start)):
+    if drive_body is not None and not (
+        standing and standing.open_interrupts and standing.is_same_assistant and _is_only_answer(drive_body)
+    ):
         return "drive"
-    return role
+    return route_role
 
 
-def _is_only_answer(start: Mapping[str, Any]) -> bool:
+def _is_only_answer(body: Mapping[str, Any]) -> bool:
     """Return whether the body of a drive answers interrupts, and asks for nothing else."""
-    given = {name: value for name, value in start.items() if not _is_empty_field(name, value)}
+    given = {name: value for name, value in body.items() if not _is_empty_field(name, value)}
     command: Any = given.get("command")
     if not isinstance(command, dict) or "resume" not in command:
         return False

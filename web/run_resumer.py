@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.cli.warm.fork_client import Child
-from interlock.engine.client import Client, Options, RunRow, rate_limits, served
+from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_process
@@ -37,111 +37,113 @@ class RunResumer:
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
 
-    async def resume_run(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
+    async def resume_run(self, row: RunRow, prompt: str | None, submission: Mapping[str, Any] | None) -> str:
         """Drive a run on; returns what it waits for; empty: for nothing. Raises `InterlockError`.
 
-        `whose`: `Options.submitted`, for a run that keeps nobody; None: the store has no workers.
+        `submission`: `Options.submitted`, for a run that keeps nobody; None: the store has no workers.
         """
         self._starting.add(row.run)
         try:
-            return await self._start_or_enqueue(row, prompt, whose)
+            return await self._start_or_enqueue_drive(row, prompt, submission)
         finally:
             self._starting.discard(row.run)
 
-    async def _start_or_enqueue(
-        self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None
+    async def _start_or_enqueue_drive(
+        self, row: RunRow, prompt: str | None, submission: Mapping[str, Any] | None
     ) -> str:
-        if whose is None or (row.queue is not None and prompt is None):  # workers go on with theirs
+        if submission is None or (row.queue is not None and prompt is None):  # workers go on with theirs
             await drive_process.start_drive(drive_process.DriveJob(self._options, row.run, prompt=prompt))
             return ""
-        if await self._is_in_line(row.run):
+        if await self._is_already_queued(row.run):
             if prompt is None:
                 return ""  # whoever stands there takes up what was decided
             raise BusyError(
                 f"Run {row.run!r} is driven, or waits for its turn. Stop it, or wait for its end."
             )
         about = {"status": "pending", "prompt": prompt, "workflow": row.workflow}
-        body = {**about, "submitted": whose, "server": self._me}
-        served.serve(self._home, "prompt", row.run, body, run=row.run)
+        body = {**about, "submitted": submission, "server": self._me}
+        api_rows.serve(self._home, "prompt", row.run, body, run=row.run)
         began = asyncio.get_running_loop().create_future()
         self._schedule_drive(row.run, began)
         return await began
 
-    async def _is_in_line(self, run: str) -> bool:
+    async def _is_already_queued(self, run: str) -> bool:
         """Return whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (
-            there := await asyncio.to_thread(self._turns.has_turn, run)
+            there := await asyncio.to_thread(self._turns.has_or_awaits_turn, run)
             or run in self._going
-            or self._stored_prompt(run) is not None
+            or self._find_stored_prompt(run) is not None
         ):
-            row = self._client.exact(run)
+            row = self._client.find_exact_run(run)
             if (row and row.status == "running") or time.monotonic() > until:
                 break
             await asyncio.sleep(LOOK_S)
         return there
 
-    def resume_earlier(self) -> None:
+    def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left."""
-        for one in served.list_api_rows(self._home, "prompt"):
+        for one in api_rows.list_api_rows(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
-                    and not self._turns.has_turn(one.id)
+                    and not self._turns.has_or_awaits_turn(one.id)
                 ):
-                    served.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    api_rows.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
-                served.change(self._home, "prompt", one.id, {"server": self._me})
+                api_rows.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
                 self._schedule_drive(one.id, nobody)
 
-    def _schedule_drive(self, run: str, began: "asyncio.Future[str]") -> None:
-        self._going[run] = task = asyncio.ensure_future(self._drive_and_clean_up(run, began))
+    def _schedule_drive(self, run: str, started: "asyncio.Future[str]") -> None:
+        self._going[run] = task = asyncio.ensure_future(self._drive_and_report_failure(run, started))
         task.add_done_callback(lambda _: self._going.pop(run))
 
-    async def _drive_and_clean_up(self, run: str, began: "asyncio.Future[str]") -> None:
+    async def _drive_and_report_failure(self, run: str, started: "asyncio.Future[str]") -> None:
         """Drive a run at its turn, and tell whoever asked for that, or the run's row, why it can't be driven."""
         failure: InterlockError | None = None
         try:
-            await self._drive_within_limits(run, began)
+            await self._drive_within_limits(run, started)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        served.remove_api_row(self._home, "prompt", run)
-        await self._turns.release(run)
-        if failure and not began.done():
-            began.set_exception(failure)
+        api_rows.remove_api_row(self._home, "prompt", run)
+        await self._turns.release_turn(run)
+        if failure and not started.done():
+            started.set_exception(failure)
         elif failure:
-            rate_limits.record_failure(self._home, run, failure)
+            fleet.record_drive_error(self._home, run, failure)
 
-    async def _drive_within_limits(self, run: str, began: "asyncio.Future[str]") -> None:
-        def told(waits: str) -> None:
-            if waits and not began.done():
-                served.change(self._home, "prompt", run, {"stands": True})
-            if not began.done():
-                began.set_result(waits)
+    async def _drive_within_limits(self, run: str, started: "asyncio.Future[str]") -> None:
+        def report_wait(waits: str) -> None:
+            if waits and not started.done():
+                api_rows.change(self._home, "prompt", run, {"stands": True})
+            if not started.done():
+                started.set_result(waits)
 
-        while one := self._stored_prompt(run):
+        while one := self._find_stored_prompt(run):
             process = drive_process.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
-                await self._turns.wait_for_turn(one, run, one.body["workflow"], waits=told)
+                await self._turns.wait_for_turn(one, run, one.body["workflow"], on_wait=report_wait)
                 process = await self._start_process(one)
-                told("")
-            await self._turns.wait_for_exit(run, process)
-            if (now := self._stored_prompt(run)) is None or now.body["status"] == "running":
+                report_wait("")
+            await self._turns.wait_for_exit_or_cancel(run, process)
+            if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
-            served.change(self._home, "prompt", run, {"status": "pending"})
-            await self._turns.release(run)
+            api_rows.change(self._home, "prompt", run, {"status": "pending"})
+            await self._turns.release_turn(run)
 
-    async def _start_process(self, one: served.ApiRow) -> Child:
-        def started(child: Child) -> None:
-            process = [*drive_process.child_identity(child)]
-            served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
+    async def _start_process(self, prompt_row: api_rows.ApiRow) -> Child:
+        def record_process(child: Child) -> None:
+            process = [*drive_process.child_process_identity(child)]
+            api_rows.change(self._home, "prompt", prompt_row.id, {"status": "started", "process": process})
 
-        work = drive_process.DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
-        return await drive_process.start_drive(work, started)
+        work = drive_process.DriveJob(
+            self._options, prompt_row.run, prompt=prompt_row.body["prompt"], within_limits=True
+        )
+        return await drive_process.start_drive(work, record_process)
 
-    def _stored_prompt(self, run: str) -> served.ApiRow | None:
-        return served.served(self._home, "prompt", run)
+    def _find_stored_prompt(self, run: str) -> api_rows.ApiRow | None:
+        return api_rows.served(self._home, "prompt", run)

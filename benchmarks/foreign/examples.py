@@ -35,7 +35,7 @@ from scripted import Scripted, install
 from interlock.cli.main import main as main_of_interlock
 from interlock.engine import Decision, Options
 from interlock.engine.workflows import find_workflow
-from interlock.graphs.foreign_requests import payload_as_text, to_json_value
+from interlock.graphs.foreign_requests import payload_text_for_people, to_json_value
 from interlock.testing import Stage, kill_everywhere
 
 install()
@@ -161,14 +161,18 @@ async def _in_langgraph(workflow: Any, example: Example) -> Any:
     """The output of the same graph in LangGraph, with its in-memory saver."""
     graph = workflow.graph.copy({"checkpointer": InMemorySaver()})
     config: Any = {"configurable": {"thread_id": "1", **example.context}}
-    given: Any = workflow.graph_input(workflow._entered(workflow.validated(dict(example.input)), None), {})
+    given: Any = workflow.graph_input(
+        workflow._default_enter(workflow.validate_input(dict(example.input)), None), {}
+    )
     while True:
         found = await graph.ainvoke(given, config, context=workflow.graph_context(example.context))
         state = await graph.aget_state(config)
         if not state.tasks:
             shown = to_json_value(found)
             return shown if isinstance(shown, dict) else {"output": shown}
-        answers = {item.id: _answer(example, payload_as_text(item.value)) for item in state.interrupts}
+        answers = {
+            item.id: _answer(example, payload_text_for_people(item.value)) for item in state.interrupts
+        }
         given = Command(resume=answers) if answers else None
 
 

@@ -16,7 +16,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign_saver import ForeignSaver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs.langgraph_internals import storable_types
+from interlock.graphs.langgraph_internals import types_stored_in_any_graph
 from interlock.graphs.stored_values import StorableTypes, StoredForm
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
@@ -27,7 +27,7 @@ class _Saver(ForeignSaver):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Any:
         made = super().with_allowlist(extra_allowlist)
-        made.known = StorableTypes(storable_types() | frozenset(extra_allowlist))
+        made.known = StorableTypes(types_stored_in_any_graph() | frozenset(extra_allowlist))
         return made
 
 

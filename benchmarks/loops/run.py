@@ -33,15 +33,15 @@ def detected(trace: Trace, judge: random.Random | None) -> tuple[int, str] | Non
     state = LoopReplay()
     for number, events in enumerate(trace.rounds):
         (turn,) = _EVENTS.validate_python([{"type": "turn"}])
-        state.take(turn)
-        if judge is not None and state.check_due:
+        state.process_event(turn)
+        if judge is not None and state.is_check_due:
             looping = trace.begins is not None and number >= trace.begins + 5
             state.apply_judgement(
                 {"confidence": _confidence(judge, looping), "double": _confidence(judge, looping)}
             )
         for event in _EVENTS.validate_python(events):
             if state.at_event is None:
-                state.take(event)
+                state.process_event(event)
         if state.at_event is not None:
             return number, str(state.kind)
     return None

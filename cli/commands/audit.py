@@ -13,18 +13,18 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     choice_argument,
+    choice_parser,
     declare_arguments,
     flag_argument,
-    one_of,
-    parse_since,
+    parse_start_time,
 )
 from interlock.cli.render.output import (
     format_count,
+    print_json,
+    print_table,
     redact_secrets,
-    show_json,
-    show_table,
-    stderr_paint,
-    stdout_paint,
+    remark_paint,
+    result_paint,
 )
 from interlock.engine.client import Client
 from interlock.engine.client.decision_lines import format_clock
@@ -38,12 +38,12 @@ _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
     flag_argument("--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h"),
     flag_argument("--run RUN", "with log and export: this run's records only"),
     flag_argument(
-        "--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl"
+        "--format KIND", "with export: jsonl or csv", type=choice_parser(("jsonl", "csv")), default="jsonl"
     ),
     flag_argument("--to FILE", "with head: add it to a file", type=Path),
     flag_argument("--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head"),
     flag_argument("--against PLACE", "with verify: a file or a git ref with heads"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def audit(args: Args) -> int | None:
     return {"verify": _verify_records, "log": _print_log, "export": _export_records, "head": _sign_head}[
@@ -56,12 +56,14 @@ def _verify_records(args: Args) -> int:
         tuple(_read_kept_heads(args.against)) if args.against else ()
     )
     if args.json:
-        show_json({"records": number, "problems": found})
+        print_json({"records": number, "problems": found})
     elif found:
-        stdout_paint().print_all(found)
-        stderr_paint().print(f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}.")
+        result_paint().print_lines(found)
+        remark_paint().print_line(
+            f"{format_count(len(found), 'problem')} in {format_count(number, 'record')}."
+        )
     else:
-        stdout_paint().print(
+        result_paint().print_line(
             f"{format_count(number, 'record')}: nothing was changed, removed, inserted or moved."
         )
     return 1 if found else 0
@@ -69,17 +71,17 @@ def _verify_records(args: Args) -> int:
 
 def _read_records(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.for_this_user()
-    run = _resolve_run(client, args.run) if args.run else None
-    for record in client.audit_records(parse_since(args.since), run):
+    run = _resolve_run_or_removed(client, args.run) if args.run else None
+    for record in client.audit_records(parse_start_time(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
-def _resolve_run(client: Client, name: str) -> str:
+def _resolve_run_or_removed(client: Client, name: str) -> str:
     """Its id; a run that was removed has records, too."""
     try:
-        return client.run(name).run
+        return client.find_run(name).run
     except UserError:
         if not any(client.audit_records(run=name)):
             raise
@@ -89,7 +91,7 @@ def _resolve_run(client: Client, name: str) -> str:
 def _print_log(args: Args) -> None:
     found = [*_read_records(args)]
     if args.json:
-        return show_json(found)
+        return print_json(found)
     tools = {
         (*entry["key"][:3],): entry["body"].get("tool") for entry in found if entry["table"] == "journal"
     }
@@ -106,14 +108,14 @@ def _print_log(args: Args) -> None:
         tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
         rows.append((format_clock(at), entry["run"], entry["kind"], tool, who, told))
-    show_table(rows, ("at", "run", "what", "tool", "who", "how"))
+    print_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
 def _export_records(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _read_records(args):
-            stdout_paint().print(redact_secrets(json.dumps(entry, ensure_ascii=False)))
-        return stdout_paint().print(json.dumps({"head": Client.for_this_user().audit_head()}))
+            result_paint().print_line(redact_secrets(json.dumps(entry, ensure_ascii=False)))
+        return result_paint().print_line(json.dumps({"head": Client.for_this_user().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
@@ -132,23 +134,25 @@ def _sign_head(args: Args) -> None:
         except OSError as error:
             raise UserError(f"Can't write {str(args.to)!r}: {error.strerror}.") from error
     if args.ref:
-        _run_git("update-ref", args.ref, _run_git("hash-object", "-w", "--stdin", given=line + "\n").strip())
+        _run_git("update-ref", args.ref, _run_git("hash-object", "-w", "--stdin", stdin=line + "\n").strip())
     if not args.to and not args.ref:
-        stdout_paint().print(line)
+        result_paint().print_line(line)
 
 
-def _read_kept_heads(place: str) -> Iterator[dict[str, Any]]:
-    file = Path(place)
-    text = file.read_text(encoding="utf-8") if file.is_file() else _run_git("cat-file", "-p", place)
+def _read_kept_heads(file_or_ref: str) -> Iterator[dict[str, Any]]:
+    file = Path(file_or_ref)
+    text = file.read_text(encoding="utf-8") if file.is_file() else _run_git("cat-file", "-p", file_or_ref)
     for number, line in enumerate(text.splitlines(), 1):
         try:
             yield dict(json.loads(line))
         except (ValueError, TypeError):
-            raise UserError(f"{place!r}, line {number}: no head. Made with: interlock audit head") from None
+            raise UserError(
+                f"{file_or_ref!r}, line {number}: no head. Made with: interlock audit head"
+            ) from None
 
 
-def _run_git(*words: str, given: str = "") -> str:
-    done = subprocess.run(("git", *words), input=given, capture_output=True, text=True, check=False)
+def _run_git(*words: str, stdin: str = "") -> str:
+    done = subprocess.run(("git", *words), input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         why = (done.stderr.splitlines() or ["failed"])[0]  # more follow where a file system ends
         raise UserError(f"git {words[0]}: {why}. Expected a file, or a git ref here.")

@@ -4,7 +4,7 @@ import sys
 from contextlib import nullcontext
 from getpass import getpass
 
-from interlock.cli.flags import options_here
+from interlock.cli.flags import options_for_folder
 from interlock.cli.parsing import (
     Args,
     Parser,
@@ -13,7 +13,7 @@ from interlock.cli.parsing import (
     flag_argument,
     word_argument,
 )
-from interlock.cli.render.output import show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint
 from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
@@ -26,11 +26,11 @@ _NAMED = 5
     choice_argument("what", "list", "test", "set", "remove", nargs="?", default="list"),
     word_argument("provider", nargs="?", metavar="PROVIDER", default=""),
     flag_argument("--url URL", "with set: the server's address", default=""),
-    Parser.folder_flags,
-    Parser.json_flag,
+    Parser.add_folder_flags,
+    Parser.add_json_flag,
 )
 def auth(args: Args) -> int | None:
-    options = options_here(args)
+    options = options_for_folder(args)
     if args.what == "list":
         return _list_providers(options, args.json)
     if args.what == "test":
@@ -49,14 +49,14 @@ def _list_providers(options: Options, as_json: bool) -> None:
 
     found = list_credentials(options)
     if as_json:
-        return show_json([one._asdict() for one in found])
+        return print_json([one._asdict() for one in found])
     rows = [
         (one.provider, one.key or "—", one.url, one.source or ("" if one.installed else "not installed"))
         for one in found
     ]
-    show_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
+    print_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
     if not any(one.key or one.url for one in found):
-        stderr_paint().print("No key and no server is set. Set one: interlock auth set PROVIDER")
+        remark_paint().print_line("No key and no server is set. Set one: interlock auth set PROVIDER")
 
 
 def _test_provider(options: Options, provider: str, as_json: bool) -> int:
@@ -77,9 +77,9 @@ def _test_provider(options: Options, provider: str, as_json: bool) -> int:
                 raise
             results.append({"provider": name, "works": False, "problem": str(error)})
     if as_json:
-        show_json(results)
+        print_json(results)
     else:
-        stdout_paint().print_all(_result_line(one) for one in results)
+        result_paint().print_lines(_result_line(one) for one in results)
     return int(not all(one["works"] for one in results))
 
 
@@ -100,27 +100,27 @@ def _format_models(found: list[str]) -> str:
 
 def _set_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
-        can_test,
+        can_test_provider,
         check_provider,
-        missing_package,
+        missing_package_message,
         shadowing_variable,
-        store_credentials,
+        try_and_store_credentials,
     )
 
-    is_tried = can_test(check_provider(provider))
+    is_tried = can_test_provider(check_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
     key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
-    found = store_credentials(options, provider, key, url)
+    found = try_and_store_credentials(options, provider, key, url)
     what = (
         f"{provider} works: {_format_models(found)}"
         if is_tried
         else f"{provider} is asked at {url}; not tested"
     )
-    stdout_paint().print(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
+    result_paint().print_line(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
     if name := shadowing_variable(options, provider):
-        stderr_paint().print(f"warning: {name} in the environment overrides it. Unset it.")
-    if missing := missing_package(provider):
-        stderr_paint().print(f"warning: {missing}")
+        remark_paint().print_line(f"warning: {name} in the environment overrides it. Unset it.")
+    if missing := missing_package_message(provider):
+        remark_paint().print_line(f"warning: {missing}")
 
 
 def _ask_for_key(question: str) -> str:
@@ -134,6 +134,6 @@ def _remove_credentials(options: Options, provider: str) -> None:
     from interlock.engine.client.credentials import remove_credentials
 
     still = remove_credentials(options, provider)
-    stdout_paint().print(
+    result_paint().print_line(
         f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else "")
     )

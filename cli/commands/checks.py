@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.flags import MODE, add_permission_flags, options_here, permission_options
-from interlock.cli.inputs import parse_json_object, read_batch, read_spec
+from interlock.cli.flags import MODE, add_permission_flags, options_for_folder, permission_options_from
+from interlock.cli.inputs import parse_json_object, read_argument_text, read_batch_lines
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
 from interlock.cli.render.output import (
     DECISION_COLOURS,
@@ -15,14 +15,14 @@ from interlock.cli.render.output import (
     abbreviate_home,
     format_count,
     one_line,
+    print_json,
+    print_table,
     print_warnings,
-    show_json,
-    show_table,
-    stdout_paint,
+    result_paint,
     visible,
     write_json,
 )
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.state.errors import InputError, UserError
 from interlock.state.text import visible_json
 from interlock.state.tooling import SHELL
@@ -68,7 +68,7 @@ def _add_run_flags(made: Parser) -> None:
     flag_argument("--server NAME", "check it as a tool of this MCP server"),
     flag_argument("--annotations JSON|@FILE|-", "annotations that the MCP server gives its tool"),
     flag_argument("--all --verbose", "list every rule considered"),
-    Parser.json_flag,
+    Parser.add_json_flag,
     flag_argument("-C --workspace --cd DIR", "check as for a run in DIR", type=Path),
     _add_run_flags,
 )
@@ -80,17 +80,17 @@ def policy(args: Args) -> int | None:
     from interlock.engine.client.configuration_checks import PolicyCheck
 
     mode = "yolo" if args.yolo else None
-    options = options_here(args, approval_mode=mode, **permission_options(args))
+    options = options_for_folder(args, approval_mode=mode, **permission_options_from(args))
     if args.batch is not None:
         return _check_batch(PolicyCheck(options), args)
     question = _policy_question(args)
     check = PolicyCheck(options)
-    shown = _checked_object(asyncio.run(check.check(question)), args)
+    shown = _policy_answer_fields(asyncio.run(check.check(question)), args)
     if args.json:
-        return show_json({**shown, "warnings": list(check.warnings)})
+        return print_json({**shown, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
-    paint = stdout_paint()
-    paint.print_all(_verdict_lines(shown, paint))
+    paint = result_paint()
+    paint.print_lines(_decision_lines(shown, paint))
 
 
 def _policy_question(args: Args) -> dict[str, Any]:
@@ -107,11 +107,11 @@ def _policy_question(args: Args) -> dict[str, Any]:
         found["args"] = (
             {"command": args.args}
             if as_written
-            else parse_json_object(read_spec(args.args, "JSON"), f"What stands after {args.tool}")
+            else parse_json_object(read_argument_text(args.args, "JSON"), f"What stands after {args.tool}")
         )
     if args.annotations is not None:
         found["annotations"] = parse_json_object(
-            read_spec(args.annotations, "--annotations"), "--annotations"
+            read_argument_text(args.annotations, "--annotations"), "--annotations"
         )
     return {**found, **_policy_scope(args)}
 
@@ -125,30 +125,30 @@ def _check_batch(check: "PolicyCheck", args: Args) -> int:
     """Check each line of a batch; its own fields override the flags."""
     print_warnings(check.warnings)
     exit_code = 0
-    for _, line in read_batch(args.batch):
+    for _, line in read_batch_lines(args.batch):
         try:
             if isinstance(line, InputError):
                 raise line
-            write_json(_checked_object(asyncio.run(check.check({**_policy_scope(args), **line})), args))
+            write_json(_policy_answer_fields(asyncio.run(check.check({**_policy_scope(args), **line})), args))
         except InputError as error:
             write_json({"error": {"type": error.kind, "field": error.field, "message": str(error)}})
             exit_code = error.exit_code
     return exit_code
 
 
-def _checked_object(checked: "PolicyAnswer", args: Args) -> dict[str, Any]:
+def _policy_answer_fields(answer: "PolicyAnswer", args: Args) -> dict[str, Any]:
     """One flat object, the decision first."""
-    found = checked.explanation.model_dump(mode="json")
+    found = answer.explanation.model_dump(mode="json")
     verdict = found.pop("verdict")
     verdict.pop("parts")  # the explanation has them in more detail
     if not args.all:
         found.pop("considered")
     shown = {"decision": verdict.pop("decision"), "tool": found.pop("tool"), **verdict, **found}
-    shown["checkers"] = [opinion.model_dump() for opinion in checked.checkers]
-    return shown | ({"agent": checked.agent} if checked.agent is not None else {})
+    shown["checkers"] = [opinion.model_dump() for opinion in answer.checkers]
+    return shown | ({"agent": answer.agent} if answer.agent is not None else {})
 
 
-def _verdict_lines(shown: Shown, paint: Paint) -> Iterator[str]:
+def _decision_lines(shown: Shown, paint: Paint) -> Iterator[str]:
     decision = shown["decision"]
     scope = f"mode {shown['mode']}" + (f", sub-agent {shown['agent']}" if shown.get("agent") else "")
     yield f"{paint(f'{decision:<{_LABEL}}', 'bold', DECISION_COLOURS[decision])}{visible(shown['tool'])}  ({scope})"
@@ -211,8 +211,8 @@ def _shorten_home(rule: str) -> str:
     word_argument("event", nargs="?", metavar="EVENT", help="event name"),
     flag_argument("--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them"),
     flag_argument("--run", "run the hooks and show their answers"),
-    Parser.folder_flags,
-    Parser.json_flag,
+    Parser.add_folder_flags,
+    Parser.add_json_flag,
 )
 def hooks(args: Args) -> int | None:
     if args.action not in ("list", "test"):
@@ -220,14 +220,18 @@ def hooks(args: Args) -> int | None:
     if args.action == "list" and (args.run or args.input is not None):
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
     event = _parse_event(args.event) if args.action == "test" else None
-    payload = parse_json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
+    payload = (
+        parse_json_object(read_argument_text(args.input, "--input"), "--input")
+        if args.input is not None
+        else {}
+    )
     from interlock.engine.client.configuration_checks import HookCheck
 
-    check = HookCheck(options_here(args))
+    check = HookCheck(options_for_folder(args))
     if event is None:
         _list_hooks(check, args.json)
     else:
-        _try_hooks(check, event, payload, args)
+        _show_hook_trial(check, event, payload, args)
 
 
 def _parse_event(name: str | None) -> Any:
@@ -237,7 +241,7 @@ def _parse_event(name: str | None) -> Any:
         raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")
     found = find_hook_event(name)
     if found is None:
-        near = suggest_nearest(name, [*EVENTS, *ALIASES], 0.4) or f" There are {', '.join(EVENTS)}."
+        near = nearest_names_hint(name, [*EVENTS, *ALIASES], 0.4) or f" There are {', '.join(EVENTS)}."
         raise UserError(f"No event {name!r}.{near} See: interlock hooks --help")
     return found
 
@@ -245,30 +249,32 @@ def _parse_event(name: str | None) -> Any:
 def _list_hooks(check: "HookCheck", as_json: bool) -> None:
     hooks = check.listed()
     if as_json:
-        return show_json({"hooks": hooks, "warnings": list(check.warnings)})
+        return print_json({"hooks": hooks, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
     if not hooks:
-        return stdout_paint().print('No hooks apply here. Define hooks in a settings file under "hooks".')
+        return result_paint().print_line(
+            'No hooks apply here. Define hooks in a settings file under "hooks".'
+        )
     rows = [
         (
             h["event"],
             h["matcher"] or "*",
             one_line(_hook_title(h), 60),
-            _hook_manner(h),
+            _hook_properties(h),
             abbreviate_home(h["source"]),
         )
         for h in hooks
     ]
-    show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
+    print_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
 
 
-def _try_hooks(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
+def _show_hook_trial(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
     shown = asyncio.run(check.run(event, payload)) if args.run else check.planned(event, payload)
     if args.json:
-        return show_json({**shown, "warnings": list(check.warnings)})
+        return print_json({**shown, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
-    paint = stdout_paint()
-    paint.print_all(_trial_lines(shown, paint))
+    paint = result_paint()
+    paint.print_lines(_trial_lines(shown, paint))
 
 
 def _trial_lines(shown: Shown, paint: Paint) -> Iterator[str]:
@@ -293,7 +299,7 @@ def _hook_detail_lines(hook: Shown, paint: Paint) -> Iterator[str]:
         yield _indented_line("command", hook["command"])
     yield _indented_line("from", f"{abbreviate_home(hook['source'])}, {hook['place']}")
     yield _indented_line("matcher", hook["matcher"] or "* (everything)")
-    yield _indented_line("manner", _hook_manner(hook))
+    yield _indented_line("manner", _hook_properties(hook))
     yield _indented_line("input", visible_json(hook["input"]))
     if verdict := hook.get("verdict"):
         ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
@@ -319,7 +325,7 @@ def _hook_title(hook: Shown) -> str:
     return hook["name"] or hook["command"] or hook["place"]
 
 
-def _hook_manner(hook: Shown) -> str:
+def _hook_properties(hook: Shown) -> str:
     words = [f"{hook['timeout_s']:g} s"]
     words += [word for word in ("sequential", "required", "idempotent") if hook[word]]
     return ", ".join([*words, *(["broken"] if hook["broken"] else [])])

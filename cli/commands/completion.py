@@ -37,7 +37,7 @@ def print_completions(arguments: Sequence[str]) -> int:
     shell, *words = arguments
     listed, tail = True, words[-1]
     if shell == "bash":
-        listed, tail, words = words[0] in _LISTED, words[1], _split_words(words[2])
+        listed, tail, words = words[0] in _LISTED, words[1], _split_words_at_cursor(words[2])
     try:
         found = complete_words(words)
     except InterlockError:
@@ -46,7 +46,7 @@ def print_completions(arguments: Sequence[str]) -> int:
     cut = len(words[-1]) - len(tail) if shell == "bash" and words[-1].endswith(tail) else 0
     print(f"{found.kind}\t{found.prefix[cut:]}")
     for word in found.words:
-        value, about = word.value[cut:], one_line(word.about)
+        value, about = word.value[cut:], one_line(word.description)
         if value != one_line(value):
             continue  # a name that isn't what it looks like
         if shell == "bash":
@@ -56,7 +56,7 @@ def print_completions(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _split_words(line: str) -> list[str]:
+def _split_words_at_cursor(line: str) -> list[str]:
     """The words after the command's name, up to the cursor; an open quote is closed."""
     for close in ("", "'", '"'):
         try:

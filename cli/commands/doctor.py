@@ -7,16 +7,17 @@ from pathlib import Path
 from interlock.cli.catalog import load_entry_point
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
 from interlock.cli.render.live_calls import format_progress
-from interlock.cli.render.output import show_json, stdout_paint
+from interlock.cli.render.output import print_json, result_paint
 from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
-from interlock.engine.client.doctor import (
+from interlock.engine.client.health import (
+    Finding,
     check_effects,
     check_machine,
     check_settings,
     check_state,
+    examine_and_repair_store,
 )
-from interlock.engine.client.health import Finding, examine_store
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 
@@ -26,7 +27,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 @declare_arguments(
     word_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
     flag_argument("--store", "read every record of the store, and rebuild derived tables"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def doctor(args: Args) -> int | None:
     home = Client.for_this_user().home
@@ -35,11 +36,11 @@ def doctor(args: Args) -> int | None:
     findings = [*check_effects(args.workflow)] if args.workflow else here
     findings += _audit_findings(home) if args.store else ()
     if args.json:
-        show_json([finding._asdict() for finding in findings])
+        print_json([finding._asdict() for finding in findings])
     else:
-        paint = stdout_paint()
+        paint = result_paint()
         for level, what, text in findings:
-            paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
+            paint.print_line(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -69,6 +70,6 @@ def _audit_findings(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
     with show_spinner("store") as show:
         try:
-            yield from examine_store(home, lambda progress: show(format_progress(progress)))
+            yield from examine_and_repair_store(home, lambda progress: show(format_progress(progress)))
         except InterlockError as error:
             yield Finding("problem", "store", str(error))

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from interlock.cli.flags import options_here
+from interlock.cli.flags import options_for_folder
 from interlock.cli.parsing import (
     Args,
     Parser,
+    choice_parser,
     declare_arguments,
     exclusive_arguments,
     flag_argument,
-    number_type,
-    one_of,
+    number_parser,
     word_argument,
 )
 from interlock.cli.render.export import draw_graph, export_run
-from interlock.cli.render.output import abbreviate_home, stderr_paint, stdout_paint
+from interlock.cli.render.output import abbreviate_home, remark_paint, result_paint
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
 
@@ -26,7 +26,7 @@ _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",
 """Format → file extensions; the first format is the default."""
 
 
-def _parse_groups(text: str) -> tuple[str, ...]:
+def _parse_node_groups(text: str) -> tuple[str, ...]:
     from interlock.engine.client.diagrams import GROUPS
 
     wanted = tuple(one.strip() for one in text.split(","))
@@ -45,15 +45,15 @@ def _parse_groups(text: str) -> tuple[str, ...]:
     flag_argument(
         "--format FORMAT",
         "mermaid (default), dot, svg or png",
-        type=one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"}),
+        type=choice_parser(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"}),
     ),
     flag_argument(
-        "--depth N", "levels of nested graphs to draw (default: 1)", type=number_type(int, 1), default=1
+        "--depth N", "levels of nested graphs to draw (default: 1)", type=number_parser(int, 1), default=1
     ),
     flag_argument(
         "--show GROUPS",
         "main, hooks, questions, errors, lists: only these (default: all)",
-        type=_parse_groups,
+        type=_parse_node_groups,
     ),
     flag_argument("--run RUN", "mark the path of this run"),
     flag_argument("--call N", "with tool-call: number or id of a call of the run"),
@@ -62,7 +62,7 @@ def _parse_groups(text: str) -> tuple[str, ...]:
     flag_argument("--skip-trust", "trust that folder for this command only"),
 )
 def diagram(args: Args) -> int | None:
-    run = Client.for_this_user().run(args.run) if args.run else None
+    run = Client.for_this_user().find_run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError(
@@ -79,10 +79,10 @@ def diagram(args: Args) -> int | None:
         raise UserError("A PNG can't be printed to a terminal. Give a file: -o FILE.png")
     chosen = workflow
     if workflow not in CHARTS:
-        options = options_here(args)
+        options = options_for_folder(args)
         if run and not args.workspace and (place := Path(run.workspace)).is_dir():
             options = replace(options, workspace=place)
-        chosen = Client(options).workflow(workflow, with_own_nodes=True)
+        chosen = Client(options).load_workflow(workflow, with_own_nodes=True)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):
@@ -117,27 +117,27 @@ def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     flag_argument(
         "--format FORMAT",
         "html (default), md, json or patch",
-        type=one_of(
+        type=choice_parser(
             tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
         ),
     ),
     flag_argument("-o --output FILE", "output file; its extension sets the format", type=Path),
 )
 def export(args: Args) -> int | None:
-    run = Client.for_this_user().run(args.run)
+    run = Client.for_this_user().find_run(args.run)
     shape = args.format or _format_from_extension(args.output, _EXPORTED)
     data = (
-        Client.for_this_user().patch(run.run)
+        Client.for_this_user().read_patch(run.run)
         if shape == "patch"
         else export_run(run, shape).encode(errors="replace")
     )
     _write_output(data, args.output)
     if args.output:
-        stderr_paint().print(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
+        remark_paint().print_line(f"Exported run {run.run} to {abbreviate_home(str(args.output))}.")
 
 
 @declare_arguments(
@@ -155,9 +155,9 @@ def diagrams(args: Args) -> int | None:
 
     if args.write:
         for path in write_diagrams(args.folder):
-            stdout_paint().print(str(path))
+            result_paint().print_line(str(path))
         return None
     problems = check_diagrams(args.folder)
     for problem in problems:
-        stderr_paint().print(problem)
+        remark_paint().print_line(problem)
     return 1 if problems else 0

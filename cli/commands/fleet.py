@@ -9,15 +9,15 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     declare_arguments,
-    duration_argument,
     flag_argument,
-    number_type,
+    number_parser,
+    parse_duration_argument,
     word_argument,
 )
-from interlock.cli.render.live_calls import call_mark
-from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.live_calls import call_mark_and_colour
+from interlock.cli.render.output import one_line, print_json, print_table, remark_paint, result_paint
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.cancel import cancel_named_run as cancel_run
+from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
 from interlock.engine.client.event_lines import call_facts
 from interlock.engine.client.fleet import (
     Delivery,
@@ -35,84 +35,88 @@ _LOOK_S = 0.5
 _TIMED_OUT = 124
 
 
-@declare_arguments(Parser.run_flag, flag_argument("-f --follow", "follow the run"))
+@declare_arguments(Parser.add_run_argument, flag_argument("-f --follow", "follow the run"))
 def logs(args: Args) -> int:
     client = Client(Options(home=state_home()))
-    run = client.run(args.run)
-    if args.follow and (waits := client.no_worker([run])):
-        stderr_paint().print(waits)
-    return asyncio.run(_follow_run(client, run.run, follows=args.follow))
+    run = client.find_run(args.run)
+    if args.follow and (waits := client.missing_worker_line([run])):
+        remark_paint().print_line(waits)
+    return asyncio.run(_follow_run(client, run.run, keeps_following=args.follow))
 
 
-async def _follow_run(client: Client, run: str, *, follows: bool) -> int:
+async def _follow_run(client: Client, run: str, *, keeps_following: bool) -> int:
     from interlock.engine.client.following import RunStanding
 
     cursor = away = ""
     while True:
         try:
-            async for told in client.follow(run, cursor):
+            async for told in client.follow_events(run, cursor):
                 cursor = told.cursor or cursor
                 if not isinstance(told.event, RunStanding):
                     _print_event(told.event)
                 elif told.event.status not in _BUSY:
-                    row = client.run(run)
-                    stderr_paint().print(f"Run {run} is {_ended_status(row)}" + ("" if row.error else "."))
+                    row = client.find_run(run)
+                    remark_paint().print_line(
+                        f"Run {run} is {_status_text(row)}" + ("" if row.error else ".")
+                    )
                     return _exit_code_of_run(client, run)
-                elif not follows:
+                elif not keeps_following:
                     return 0
         except StoreError as error:
             away = _report_store_outage(error, away)
             await asyncio.sleep(_LOOK_S)
 
 
-def _report_store_outage(error: StoreError, before: str) -> str:
+def _report_store_outage(error: StoreError, last_message: str) -> str:
     """Say why the store doesn't answer, unless that was said before. Raises the error of a store that is a file."""
     if not is_on_server(state_home()):
         raise error
-    if str(error) != before:
-        stderr_paint().print(f"The store doesn't answer. Waiting for it: {error}")
+    if str(error) != last_message:
+        remark_paint().print_line(f"The store doesn't answer. Waiting for it: {error}")
     return str(error)
 
 
 def _print_event(event: Event) -> None:
     if isinstance(event, MessageEvent) and not event.delta:
-        stdout_paint().print(f"> {event.content}" if event.role == "user" else event.content)
+        result_paint().print_line(f"> {event.content}" if event.role == "user" else event.content)
     elif isinstance(event, ToolResultEvent):
-        mark, colour = call_mark(event)
+        mark, colour = call_mark_and_colour(event)
         facts = " · ".join([event.summary or event.tool_name, *call_facts(event)])
-        stdout_paint().print(f"{stdout_paint()(mark, colour)} {facts}")
+        result_paint().print_line(f"{result_paint()(mark, colour)} {facts}")
     sys.stdout.flush()
 
 
 @declare_arguments(
     word_argument("runs", nargs="+", metavar="RUN"),
-    flag_argument("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration_argument),
-    Parser.json_flag,
+    flag_argument(
+        "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=parse_duration_argument
+    ),
+    Parser.add_json_flag,
 )
 def wait(args: Args) -> int:
     client = Client.for_this_user()
-    names = [client.run(name).run for name in args.runs]
-    if waits := client.no_worker(client.named_runs(names)):
-        stderr_paint().print(waits)
+    names = [client.find_run(name).run for name in args.runs]
+    if waits := client.missing_worker_line(client.named_runs(names)):
+        remark_paint().print_line(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
     left, away = [*names], ""
     while left:
         try:
-            _report_ended_runs(client, names, left, quiet=args.json)
+            _remove_and_report_ended_runs(client, names, left, quiet=args.json)
         except StoreError as error:
             away = _report_store_outage(error, away)
         if left and until and time.monotonic() > until:
-            stderr_paint().print(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
+            remark_paint().print_line(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
             return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
     rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
-        show_json([rows[name]._asdict() for name in names if name in rows])
+        print_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _exit_code_of_run(client, name))), 0)
 
 
-def _report_ended_runs(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
+def _remove_and_report_ended_runs(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
     """Take those that are over from `left`; the push of one that is delivered is waited for, too."""
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
@@ -129,47 +133,47 @@ def _report_ended_runs(client: Client, names: list[str], left: list[str], *, qui
             kept_back = delivered.kept_back
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
             pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
-            stdout_paint().print(f"{name}  {_ended_status(row)}{pushes}")
+            result_paint().print_line(f"{name}  {_status_text(row)}{pushes}")
             if behind := undelivered_files_line(delivered):
-                stdout_paint().print(f"  not delivered: {behind}")
+                result_paint().print_line(f"  not delivered: {behind}")
 
 
 def _delivery_of_run(client: Client, row: RunRow | None) -> Delivery:
     return read_delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
-def _ended_status(row: RunRow | None) -> str:
+def _status_text(row: RunRow | None) -> str:
     if row is None:
         return "removed"
     return f"{row.status}: {one_line(row.error['message'])}" if row.error else row.status
 
 
 def _exit_code_of_run(client: Client, run: str) -> int:
-    row = client.run(run)
+    row = client.find_run(run)
     # One that is done and couldn't be delivered has failed.
     outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
     return next((EXIT_CODES[why] for why in (row.end_reason, outcome, row.status) if why in EXIT_CODES), 1)
 
 
-@declare_arguments(Parser.run_flag)
+@declare_arguments(Parser.add_run_argument)
 def cancel(args: Args) -> int:
     options = Options(home=state_home(), door="terminal")
     became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
     if became == "decided" and not row.queue:
-        from interlock.cli.driving import resume_run, text_view
+        from interlock.cli.driving import make_text_view, resume_run
 
-        resume_run(row.run, (), None, options, text_view(row.title))
+        resume_run(row.run, (), None, options, make_text_view(row.title))
     elif became == "over":
-        stderr_paint().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+        remark_paint().print_line(f"Run {row.run} is {row.status}: there is nothing to stop.")
         return 1
     elif became in ("ended", "decided"):
-        stderr_paint().print(f"Run {row.run} is cancelled.")
+        remark_paint().print_line(f"Run {row.run} is cancelled.")
     elif became == "asked":
         who = "The worker that drives it" if row.queue else f"The process that drives it ({row.owner})"
-        stderr_paint().print(f"{who} was asked to stop. {next_step}")
+        remark_paint().print_line(f"{who} was asked to stop. {next_step}")
     else:
-        stderr_paint().print(f"{'No worker' if row.queue else 'Nothing'} drives it now. {next_step}")
+        remark_paint().print_line(f"{'No worker' if row.queue else 'Nothing'} drives it now. {next_step}")
     return 0
 
 
@@ -179,13 +183,13 @@ _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
 
 @declare_arguments(
     word_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
-    flag_argument("--runs N", "runs driven at once (user, workflow)", type=number_type(int, 1)),
-    flag_argument("--requests N", "requests to models a minute", type=number_type(int, 1)),
-    flag_argument("--tokens N", "tokens a minute", type=number_type(int, 1)),
-    flag_argument("--usd-per-day USD", "cost a day, in US dollars", type=number_type(float, 0.01)),
-    flag_argument("--usd-per-month USD", "cost a month, in US dollars", type=number_type(float, 0.01)),
+    flag_argument("--runs N", "runs driven at once (user, workflow)", type=number_parser(int, 1)),
+    flag_argument("--requests N", "requests to models a minute", type=number_parser(int, 1)),
+    flag_argument("--tokens N", "tokens a minute", type=number_parser(int, 1)),
+    flag_argument("--usd-per-day USD", "cost a day, in US dollars", type=number_parser(float, 0.01)),
+    flag_argument("--usd-per-month USD", "cost a month, in US dollars", type=number_parser(float, 0.01)),
     flag_argument("--remove", "remove all limits of KIND=NAME"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def limits(args: Args) -> None:
     fleet = Fleet(state_home())
@@ -194,11 +198,11 @@ def limits(args: Args) -> None:
         kind, name = _parse_limit_name(args.whose)
         if args.remove:
             fleet.remove_limit(kind, name)
-            return stderr_paint().print(f"Removed the limits of {kind} {name!r}.")
+            return remark_paint().print_line(f"Removed the limits of {kind} {name!r}.")
         if kind == "model" and "runs" in given:
             raise UserError("--runs is for a user or a workflow: a run may ask several models.")
         if kind == "workflow" and name != "*":
-            Client(Options(home=state_home())).workflow(name)
+            Client(Options(home=state_home())).load_workflow(name)
         if given:
             return fleet.set_limit(kind, name, given)
     elif given or args.remove:
@@ -209,10 +213,10 @@ def limits(args: Args) -> None:
         one for one in fleet.limits() if not args.whose or one.limit[:2] == _parse_limit_name(args.whose)
     ]
     if args.json:
-        return show_json([one.facts for one in found])
+        return print_json([one.facts for one in found])
     if not found:
-        return stderr_paint().print("No limits. Set one with: interlock limits 'user=*' --runs 4")
-    show_table([_limit_cells(one) for one in found], ("whose", *_TITLES))
+        return remark_paint().print_line("No limits. Set one with: interlock limits 'user=*' --runs 4")
+    print_table([_limit_cells(one) for one in found], ("whose", *_TITLES))
 
 
 def _parse_limit_name(text: str) -> tuple[str, str]:
@@ -222,9 +226,15 @@ def _parse_limit_name(text: str) -> tuple[str, str]:
     return kind, name
 
 
-def _limit_cells(one: FleetLimit) -> tuple[str, ...]:
+def _limit_cells(limit: FleetLimit) -> tuple[str, ...]:
     def cell(name: str) -> str:
-        most: Any = getattr(one.limit, name)
-        return "—" if most is None else f"{one.used[name]:g} of {most:g}" if name in one.used else f"{most:g}"
+        most: Any = getattr(limit.limit, name)
+        return (
+            "—"
+            if most is None
+            else f"{limit.used[name]:g} of {most:g}"
+            if name in limit.used
+            else f"{most:g}"
+        )
 
-    return (f"{one.limit.kind}={one.limit.name}", *map(cell, _FIGURES))
+    return (f"{limit.limit.kind}={limit.limit.name}", *map(cell, _FIGURES))

@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.inputs import confirm
+from interlock.cli.inputs import ask_to_confirm
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
 from interlock.cli.render.output import (
     abbreviate_home,
     one_line,
-    show_json,
-    show_table,
-    stderr_paint,
-    stdout_paint,
+    print_json,
+    print_table,
+    remark_paint,
+    result_paint,
 )
 from interlock.state.errors import UserError
 from interlock.state.text import estimate_tokens, visible
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     flag_argument("--parent", "trust the parent folder and everything in it"),
     flag_argument("--untrust", "stop trusting the folder"),
     flag_argument("--list", "list all decisions"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def trust(args: Args) -> int | None:
     from interlock.services.trust import (
@@ -39,9 +39,9 @@ def trust(args: Args) -> int | None:
 
     home = Path.home()
     if args.list:
-        _show_decisions(read_trust_decisions(home), args.json)
+        _show_trust_decisions(read_trust_decisions(home), args.json)
         return None
-    root = _trusted_folder(args)
+    root = _folder_to_trust(args)
     known, files = find_trust_decision(root, home), list_trust_files(root, home)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
@@ -51,14 +51,14 @@ def trust(args: Args) -> int | None:
         record_trust_decision(root, home, trusted=wanted)
         known = find_trust_decision(root, home)
     if args.json:
-        show_json(_trust_json(root, known, files))
+        print_json(_trust_fields(root, known, files))
     trusted = known is not None and known.trusted
     if not args.json or trusted != wanted:
         _report_trust(root, known, wanted)
     return 0 if trusted == wanted or not wanted else 1
 
 
-def _trusted_folder(args: Args) -> Path:
+def _folder_to_trust(args: Args) -> Path:
     folder = Path(args.folder).expanduser()
     if not folder.is_dir():
         raise UserError(f"No folder {args.folder!r}. Give a path to a folder that exists.")
@@ -68,62 +68,63 @@ def _trusted_folder(args: Args) -> Path:
 
 def _confirm_trust(root: Path) -> bool:
     nobody = f"Trusting {str(root)!r} needs a person, and there is no terminal. Use: interlock trust --yes"
-    return confirm(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
+    return ask_to_confirm(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
 
 
 def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
     from interlock.services.trust import display_path
 
-    paint = stdout_paint()
+    paint = result_paint()
     if not files:
-        paint.print(f"{abbreviate_home(str(root))} contains nothing that needs trust.")
+        paint.print_line(f"{abbreviate_home(str(root))} contains nothing that needs trust.")
         return
-    paint.print(f"{abbreviate_home(str(root))} contains:")
+    paint.print_line(f"{abbreviate_home(str(root))} contains:")
     for file in files:
-        paint.print(f"  {paint(one_line(display_path(file.path, root)), 'bold')}")
+        paint.print_line(f"  {paint(one_line(display_path(file.path, root)), 'bold')}")
         for line in file.runs:
-            paint.print(f"    {one_line(line)}")
+            paint.print_line(f"    {one_line(line)}")
 
 
-def _report_trust(root: Path, known: "TrustDecision | None", wanted: bool) -> None:
+def _report_trust(root: Path, decision: "TrustDecision | None", wanted: bool) -> None:
     """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
-    by = f", by {abbreviate_home(str(known.source))}" if known else ""
-    trusted = known is not None and known.trusted
+    by = f", by {abbreviate_home(str(decision.source))}" if decision else ""
+    trusted = decision is not None and decision.trusted
     state = "trusted" if trusted else "not trusted"
     where = (
-        f" with {abbreviate_home(str(known.directory))}"
-        if known and known.directory not in (None, root)
+        f" with {abbreviate_home(str(decision.directory))}"
+        if decision and decision.directory not in (None, root)
         else ""
     )
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Change it there, or see ~/{TRUST_FILE}."
-    stderr_paint().print(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
+    remark_paint().print_line(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
 
 
-def _trust_json(root: Path, known: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
+def _trust_fields(root: Path, decision: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
     return {
         "folder": str(root),
-        "trusted": known is not None and known.trusted,
-        "by": {"folder": str(known.directory or "/"), "file": str(known.source)} if known else None,
+        "trusted": decision is not None and decision.trusted,
+        "by": {"folder": str(decision.directory or "/"), "file": str(decision.source)} if decision else None,
         "files": [{"path": str(file.path), "runs": list(file.runs)} for file in files],
     }
 
 
-def _show_decisions(answers: "list[TrustDecision]", json: bool) -> None:
-    if json:
-        return show_json(
-            [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in answers]
+def _show_trust_decisions(decisions: "list[TrustDecision]", as_json: bool) -> None:
+    if as_json:
+        return print_json(
+            [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in decisions]
         )
-    if not answers:
-        return stderr_paint().print("No decisions yet. Decide on a folder with: interlock trust DIR")
+    if not decisions:
+        return remark_paint().print_line("No decisions yet. Decide on a folder with: interlock trust DIR")
     words = {True: "trusted", False: "untrusted"}
     rows = [
-        (abbreviate_home(str(a.directory)), words[a.trusted], abbreviate_home(str(a.source))) for a in answers
+        (abbreviate_home(str(a.directory)), words[a.trusted], abbreviate_home(str(a.source)))
+        for a in decisions
     ]
-    show_table(rows, ("folder", "is", "decided in"))
+    print_table(rows, ("folder", "is", "decided in"))
 
 
 @declare_arguments(
@@ -145,25 +146,27 @@ def memory(args: Args) -> int | None:
 
 
 def _show_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folder_contents import read_memory
+    from interlock.engine.client.folder_contents import load_memory_files
 
-    files = read_memory(root)
+    files = load_memory_files(root)
     if args.json:
-        return show_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
+        return print_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
         nothing = (
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
         )
-        return stderr_paint().print(nothing)
+        return remark_paint().print_line(nothing)
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
-    show_table(rows, ("file", "level", "tokens"))
+    print_table(rows, ("file", "level", "tokens"))
     if args.action == "show":
         for file in files:
-            stdout_paint().print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", reading=True)
+            result_paint().print_line(
+                f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", keeps_lines=True
+            )
 
 
 def _add_memory(args: Args, root: Path) -> None:
     from interlock.engine.client.folder_contents import add_memory_line
 
-    file, is_new = add_memory_line(root, " ".join(args.text), everywhere=vars(args)["global"])
-    stdout_paint().print(f"{'Added' if is_new else 'Already there'}: {file}")
+    file, is_new = add_memory_line(root, " ".join(args.text), for_all_folders=vars(args)["global"])
+    result_paint().print_line(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.cli.flags import options_here, read_configuration
+from interlock.cli.flags import options_for_folder, read_configuration
 from interlock.cli.parsing import (
     Args,
     Parser,
@@ -13,7 +13,7 @@ from interlock.cli.parsing import (
     flag_argument,
     word_argument,
 )
-from interlock.cli.render.output import print_warnings, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.output import print_json, print_table, print_warnings, remark_paint, result_paint
 from interlock.cli.render.workflow_results import format_mode_groups
 from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.state.entry_points import find_entry_points
@@ -21,19 +21,19 @@ from interlock.state.errors import UserError
 from interlock.state.text import visible
 
 
-@declare_arguments(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def workflows(args: Args) -> int | None:
-    options = options_here(args)
+    options = options_for_folder(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
     if _has_own_workflows(options):
         own, ignored = Client(options).list_user_workflows()
         rows += [(one.name, one.summary, one.source, one.problem) for one in own]
-        stderr_paint().print_all(ignored)
+        remark_paint().print_lines(ignored)
     if args.json:
         keys = ("name", "summary", "source", "problem")
-        show_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])
+        print_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])
     else:
-        show_table([(name, problem or summary) for name, summary, _, problem in rows])
+        print_table([(name, problem or summary) for name, summary, _, problem in rows])
 
 
 def _has_own_workflows(options: Options) -> bool:
@@ -53,14 +53,14 @@ def _has_own_workflows(options: Options) -> bool:
         flag_argument("--input", "print only the schema of the input"),
         flag_argument("--output", "print only the schema of the output"),
     ),
-    Parser.folder_flags,
+    Parser.add_folder_flags,
     flag_argument("--json", "no effect; the output is always JSON"),
 )
 def schema(args: Args) -> None:
-    workflow = Client(options_here(args)).workflow(args.workflow)
+    workflow = Client(options_for_folder(args)).load_workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
-    return show_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
+    return print_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -92,8 +92,8 @@ def new(args: Args) -> int | None:
         )
     for path, text in zip(paths, texts, strict=True):
         _write_new_file(path, text)
-        stdout_paint().print(str(path))
-    stdout_paint().print(
+        result_paint().print_line(str(path))
+    result_paint().print_line(
         f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}"
     )
 
@@ -118,19 +118,19 @@ def tools(args: Args) -> int | None:
     if args.json:
         shown = [{"name": t.name, "risk": t.risk, "description": t.description} for t in TOOLS.values()]
         schemas = [tool.args.model_json_schema() for tool in TOOLS.values()]
-        show_json([{**a, "parameters": schema} for a, schema in zip(shown, schemas, strict=True)])
+        print_json([{**a, "parameters": schema} for a, schema in zip(shown, schemas, strict=True)])
     else:
         rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
-        show_table(rows, ("tool", "can", "what"))
+        print_table(rows, ("tool", "can", "what"))
 
 
-@declare_arguments(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def modes(args: Args) -> int | None:
     configuration = read_configuration(args)
     modes, problems = configuration.modes
     print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
-        return show_json([mode.model_dump() for mode in modes.all()])
+        return print_json([mode.model_dump() for mode in modes.all()])
     rows = [
         (
             mode.slug,
@@ -140,30 +140,30 @@ def modes(args: Args) -> int | None:
         )
         for mode in modes.all()
     ]
-    return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
+    return print_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
-@declare_arguments(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def agents(args: Args) -> int | None:
     configuration = read_configuration(args)
     agents, problems = configuration.agents
     print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
-        return show_json([agent.model_dump(mode="json") for agent in agents.values()])
+        return print_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]
-    return show_table(rows, ("agent", "source", "for"))
+    return print_table(rows, ("agent", "source", "for"))
 
 
-@declare_arguments(Parser.folder_flags, Parser.json_flag)
+@declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def models(args: Args) -> None:
-    from interlock.engine.client.offered_models import list_model_rows, price_table_version
+    from interlock.engine.client.credentials import list_model_rows, price_table_version
 
-    rows, problems = list_model_rows(options_here(args))
+    rows, problems = list_model_rows(options_for_folder(args))
     print_warnings(problems)
     if args.json:
-        return show_json(rows)
+        return print_json(rows)
     if not rows:
-        return stderr_paint().print(
+        return remark_paint().print_line(
             "No models: no key is set, and no local server answers. Set a key with: interlock auth set"
         )
     shown = [
@@ -178,8 +178,8 @@ def models(args: Args) -> None:
         )
         for row in rows
     ]
-    show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
-    stderr_paint().print(
+    print_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
+    remark_paint().print_line(
         f"Context windows and prices of known models: {price_table_version()}. Set your own with models.NAME; "
         "tiers: --json."
     )

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.flags import MODE, options_here, read_configuration
+from interlock.cli.flags import MODE, options_for_folder, read_configuration
 from interlock.cli.parsing import (
     Args,
     Parser,
+    choice_parser,
     declare_arguments,
     flag_argument,
-    number_type,
-    one_of,
+    number_parser,
     word_argument,
 )
 from interlock.cli.render.output import (
@@ -24,13 +24,13 @@ from interlock.cli.render.output import (
     format_count,
     format_duration,
     one_line,
+    print_json,
+    print_table,
     print_warnings,
-    show_json,
-    show_table,
-    stderr_paint,
-    stdout_paint,
+    remark_paint,
+    result_paint,
 )
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import PIPELINES, Client
 from interlock.state.errors import UserError
 
@@ -43,12 +43,12 @@ Shown = Mapping[str, Any]
 class _McpParser(Parser):
     def parse(self, arguments: Sequence[str]) -> Args:
         """Parse the words; flags after the command to be added belong to the server."""
-        own, theirs = self._split(list(arguments))
+        own, theirs = self._split_off_server_arguments(list(arguments))
         args = super().parse(own)
         args.args = [*args.args, *theirs]
         return args
 
-    def _split(self, arguments: list[str]) -> tuple[list[str], list[str]]:
+    def _split_off_server_arguments(self, arguments: list[str]) -> tuple[list[str], list[str]]:
         words, skip = 0, False
         for at, one in enumerate(arguments):
             if skip:
@@ -56,7 +56,7 @@ class _McpParser(Parser):
             elif one == "--":
                 return [*arguments[:at], *arguments[at + 1 : at + 2]], arguments[at + 2 :]
             elif one.startswith("-") and one != "-":
-                skip = self.takes_value(one)
+                skip = self.has_value(one)
             else:
                 words += 1
                 if words == 3 and "add" in arguments[:at]:
@@ -74,26 +74,28 @@ class _McpParser(Parser):
     flag_argument(
         "-s --scope project|user",
         "add, remove: settings file (default: project)",
-        type=one_of(("project", "user")),
+        type=choice_parser(("project", "user")),
         default="project",
     ),
     flag_argument(
         "-t --transport stdio|sse|http",
         "add: transport (default: detected)",
-        type=one_of(("stdio", "sse", "http"), _TRANSPORTS),
+        type=choice_parser(("stdio", "sse", "http"), _TRANSPORTS),
     ),
     flag_argument("-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[]),
     flag_argument("-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[]),
-    flag_argument("--timeout MS", "add: time limit of a request, in milliseconds", type=number_type(int, 1)),
+    flag_argument(
+        "--timeout MS", "add: time limit of a request, in milliseconds", type=number_parser(int, 1)
+    ),
     flag_argument("--trust", "add: run the server's tools without asking"),
     flag_argument("--include-tools A,B", "add: use only these tools", action="append", default=[]),
     flag_argument("--exclude-tools A,B", "add: use all tools except these", action="append", default=[]),
     flag_argument("--forget", "auth: sign out and delete stored tokens"),
     flag_argument("-m --model MODEL", "serve: model of the workflows"),
     flag_argument("--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE),
-    Parser.json_flag,
-    Parser.folder_flags,
-    of=_McpParser,
+    Parser.add_json_flag,
+    Parser.add_folder_flags,
+    parser_type=_McpParser,
 )
 def mcp(args: Args) -> int | None:
     actions = {
@@ -105,15 +107,15 @@ def mcp(args: Args) -> int | None:
         "serve": _serve_workflows,
     }
     if args.action not in actions:
-        near = suggest_nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
+        near = nearest_names_hint(args.action, [*actions]) or f" There are {', '.join(actions)}."
         raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
     return actions[args.action](args)
 
 
-def _read_server_views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
+def _check_servers(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.mcp_check import McpCheck
 
-    check = McpCheck(options_here(args))
+    check = McpCheck(options_for_folder(args))
     try:
         return asyncio.run(check.views(server))
     finally:  # it may be why the server is missing
@@ -121,14 +123,14 @@ def _read_server_views(args: Args, server: str | None = None) -> list[dict[str, 
 
 
 def _list_servers(args: Args) -> int:
-    views = _read_server_views(args)
+    views = _check_servers(args)
     if args.json:
-        show_json({"servers": views})
+        print_json({"servers": views})
     elif not views:
-        stderr_paint().print("No MCP servers configured here. Add one: interlock mcp add --help")
+        remark_paint().print_line("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
         rows = [(v["name"], v["status"], *_offer_cells(v)) for v in views]
-        show_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
+        print_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
     return 1 if any(v["status"] == "failed" for v in views) else 0
 
 
@@ -143,11 +145,11 @@ def _offer_cells(view: Shown) -> tuple[str, str]:
 
 
 def _test_server(args: Args) -> int:
-    (view,) = _read_server_views(args, _require_server_name(args))
+    (view,) = _check_servers(args, _require_server_name(args))
     if args.json:
-        show_json(view)
+        print_json(view)
     else:
-        stdout_paint().print_all(_server_lines(view))
+        result_paint().print_lines(_server_detail_lines(view))
     return 0 if view["status"] == "connected" else 1
 
 
@@ -159,7 +161,7 @@ def _require_server_name(args: Args) -> str:
     return args.name
 
 
-def _server_lines(view: Shown) -> Iterator[str]:
+def _server_detail_lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
     yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
@@ -176,15 +178,19 @@ def _server_lines(view: Shown) -> Iterator[str]:
 def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folder_contents import write_mcp_server
+    from interlock.engine.client.folder_contents import check_and_write_mcp_server
 
     file = _settings_file(args)
-    took = "replaced" if write_mcp_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
+    took = (
+        "replaced"
+        if check_and_write_mcp_server(file, args.name, _server_settings(args), Path.cwd())
+        else "added"
+    )
     trusted = args.scope == "user" or read_configuration(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
-    stderr_paint().print(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
+    remark_paint().print_line(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
 
 
 def _server_settings(args: Args) -> dict[str, Any]:
@@ -206,10 +212,10 @@ def _server_settings(args: Args) -> dict[str, Any]:
     return made
 
 
-def _parse_pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
-    pairs = [text.partition(by) for text in texts]
+def _parse_pairs(texts: Sequence[str], separator: str, flag: str) -> dict[str, str]:
+    pairs = [text.partition(separator) for text in texts]
     if odd := next((text for text, found in zip(texts, pairs, strict=True) if not found[1]), None):
-        raise UserError(f"{name} {odd!r}: expected NAME{by}VALUE.")
+        raise UserError(f"{flag} {odd!r}: expected NAME{separator}VALUE.")
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
@@ -217,18 +223,18 @@ def _remove_server(args: Args) -> None:
     from interlock.services.mcp import remove_server
 
     remove_server(file := _settings_file(args), _require_server_name(args))
-    stderr_paint().print(f"{args.name} removed from {abbreviate_home(str(file))}.")
+    remark_paint().print_line(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
 def _sign_in(args: Args) -> None:
     from interlock.engine.client.mcp_check import McpCheck
 
     name = _require_server_name(args)
-    check = McpCheck(options_here(args))
+    check = McpCheck(options_for_folder(args))
     print_warnings(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Not signed in to"
-        return stderr_paint().print(f"{was} {name}.")
+        return remark_paint().print_line(f"{was} {name}.")
     asked: list[str] = []
 
     def show(address: str, paste: Callable[[str], str]) -> None:
@@ -237,16 +243,16 @@ def _sign_in(args: Args) -> None:
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
-    stderr_paint().print(f"{signed} {name}: {format_count(tools, 'tool')}.")
+    remark_paint().print_line(f"{signed} {name}: {format_count(tools, 'tool')}.")
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
     """Open a browser if there is a screen. One on another machine can't redirect here, so its address can be pasted."""
-    stderr_paint().print_all(["Sign in with a browser at:", f"  {address}"])
+    remark_paint().print_lines(["Sign in with a browser at:", f"  {address}"])
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     if sys.stdin.isatty():
-        stderr_paint().print(
+        remark_paint().print_line(
             "If the browser is on another machine, it ends on an unreachable page. Paste the address of that page here."
         )
         asyncio.get_running_loop().add_reader(
@@ -261,8 +267,8 @@ def _serve_workflows(args: Args) -> None:
     from interlock.cli.mcp_server import name_tools, serve_mcp
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
-    client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    asyncio.run(serve_mcp(name_tools([client.workflow(name) for name in named or PIPELINES]), client))
+    client = Client(options_for_folder(args, model=args.model, approval_mode=args.approval_mode))
+    asyncio.run(serve_mcp(name_tools([client.load_workflow(name) for name in named or PIPELINES]), client))
 
 
 def _settings_file(args: Args) -> Path:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.parsing import (
     Args,
     Parser,
+    choice_parser,
     declare_arguments,
     flag_argument,
-    number_type,
-    one_of,
+    number_parser,
     word_argument,
 )
 from interlock.cli.render.output import (
@@ -22,13 +22,13 @@ from interlock.cli.render.output import (
     format_dollars,
     format_duration,
     one_line,
-    show_json,
-    show_table,
-    stderr_paint,
-    stdout_paint,
+    print_json,
+    print_table,
+    remark_paint,
+    result_paint,
     visible,
 )
-from interlock.cli.render.pending_requests import coloured_diff_lines, request_screen_lines
+from interlock.cli.render.pending_requests import coloured_diff_lines, pending_request_lines
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
 from interlock.engine.client.decision_lines import format_clock
 from interlock.engine.client.requests import request_headline
@@ -46,32 +46,32 @@ _SHOWN, _PRINTED = 20, 1_000
 @declare_arguments(
     word_argument("action", nargs="*", metavar="rm RUN", help="delete these runs"),
     flag_argument("--all", f"list all runs (default: the newest {_SHOWN}; with --json {_PRINTED:,})"),
-    flag_argument("--limit N", "list so many runs", type=number_type(int, 1)),
-    flag_argument("--offset N", "leave out the first N runs", type=number_type(int, 0), default=0),
-    flag_argument("--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES)),
-    Parser.json_flag,
+    flag_argument("--limit N", "list so many runs", type=number_parser(int, 1)),
+    flag_argument("--offset N", "leave out the first N runs", type=number_parser(int, 0), default=0),
+    flag_argument("--status STATUS", f"only {', '.join(STATUSES)}", type=choice_parser(STATUSES)),
+    Parser.add_json_flag,
 )
 def runs(args: Args) -> int | None:
     client = Client.for_this_user()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
-        return _delete_runs(client, [client.run(name) for name in args.action[1:]])
+        return _delete_runs(client, [client.find_run(name) for name in args.action[1:]])
     most = _list_limit(args)
     rows = client.runs(args.status, None if most is None else most + 1, args.offset)
     shown = rows[:most]
     if args.json:
-        show_json([row._asdict() for row in shown])
-        return _hint_at_more(args, rows, shown, "runs")
+        print_json([row._asdict() for row in shown])
+        return _print_hint_at_more(args, rows, shown, "runs")
     if not rows:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
-        return stderr_paint().print(f"No run is {args.status}." if args.status else nothing)
-    show_table(
+        return remark_paint().print_line(f"No run is {args.status}." if args.status else nothing)
+    print_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
-    if waits := client.no_worker(shown):
-        stderr_paint().print(waits)
-    return _hint_at_more(args, rows, shown, "runs")
+    if waits := client.missing_worker_line(shown):
+        remark_paint().print_line(waits)
+    return _print_hint_at_more(args, rows, shown, "runs")
 
 
 def _list_limit(args: Args) -> int | None:
@@ -79,13 +79,13 @@ def _list_limit(args: Args) -> int | None:
     return args.limit or (None if args.all else _PRINTED if args.json else _SHOWN)
 
 
-def _hint_at_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
+def _print_hint_at_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
     """Say on stderr how to list the rest, so that a script doesn't take a part for the whole."""
     if len(shown) < len(found):
         status = f" --status {args.status}" if command == "runs" and args.status else ""
         following = f"--limit {len(shown)} --offset {args.offset + len(shown)}"
         again = f"interlock {command}{status}{' --json' if args.json else ''}"
-        stderr_paint().print(f"… there are more runs. The next: {again} {following}. All: {again} --all")
+        remark_paint().print_line(f"… there are more runs. The next: {again} {following}. All: {again} --all")
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
@@ -105,9 +105,9 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
-        for line in client.remove(row.run):
-            stderr_paint().print(f"{line} It was left as it is.")
-        stderr_paint().print(f"Deleted run {row.run}.")
+        for line in client.remove_run(row.run):
+            remark_paint().print_line(f"{line} It was left as it is.")
+        remark_paint().print_line(f"Deleted run {row.run}.")
 
 
 @declare_arguments(
@@ -115,32 +115,32 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     flag_argument(
         "--all", f"list those of all runs (default: of {_SHOWN} runs; with --json of {_PRINTED:,})"
     ),
-    flag_argument("--limit N", "list those of so many runs", type=number_type(int, 1)),
-    flag_argument("--offset N", "leave out the first N runs", type=number_type(int, 0), default=0),
-    Parser.json_flag,
+    flag_argument("--limit N", "list those of so many runs", type=number_parser(int, 1)),
+    flag_argument("--offset N", "leave out the first N runs", type=number_parser(int, 0), default=0),
+    Parser.add_json_flag,
 )
 def approvals(args: Args) -> None:
     client = Client.for_this_user()
-    row = client.run(args.run) if args.run else None
+    row = client.find_run(args.run) if args.run else None
     most = None if row else _list_limit(args)
-    found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
+    found = client.waiting_requests(row.run if row else None, None if most is None else most + 1, args.offset)
     names = [*dict.fromkeys(request.run for request in found)]
     shown = names[:most]
     of_these = {*shown}
     requests = [request for request in found if request.run in of_these]
     if args.json:
-        show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
-        return _hint_at_more(args, names, shown, "approvals")
+        print_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
+        return _print_hint_at_more(args, names, shown, "approvals")
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
-        return stderr_paint().print(f"No open requests in {where}.")
-    paint = stdout_paint()
+        return remark_paint().print_line(f"No open requests in {where}.")
+    paint = result_paint()
     if row:
-        lines = request_screen_lines(row.run, row.title, [r.fields for r in requests], paint, limit=None)
+        lines = pending_request_lines(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
         lines = _request_overview_lines({r.run: r for r in client.named_runs(shown)}, requests, paint)
-        _hint_at_more(args, names, shown, "approvals")
-    paint.print_all(lines)
+        _print_hint_at_more(args, names, shown, "approvals")
+    paint.print_lines(lines)
 
 
 def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
         about = f"asked {format_age(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
-            width = paint.width - len(request.id) - 6 if paint.terminal else 0
+            width = paint.width - len(request.id) - 6 if paint.is_terminal else 0
             yield f"  {paint(request.id, 'cyan')}  {one_line(request_headline(request.fields), width)}"
             yield paint(f"  {'':{len(request.id)}}  {one_line(request.fields['reason'], width)}", "dim")
         yield f"  look:     {paint(f'interlock approvals {run}', 'cyan')}"
@@ -161,20 +161,20 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     flag_argument("--all", "include the steps of nested graphs"),
     flag_argument("--json", "print JSON, always with --all"),
 )
 def history(args: Args) -> int | None:
     client = Client.for_this_user()
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if args.json:
         points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
-        return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
+        return print_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
     cells = [_step_cells(s) for s in taken if args.all or s.depth == 0]
-    return show_table(cells, header, flexible=(4, 5), piped=_PIPED)
+    return print_table(cells, header, flexible=(4, 5), max_width_in_pipe=_PIPED)
 
 
 _PIPED = 120
@@ -195,17 +195,17 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     word_argument(
         "steps",
-        type=number_type(int, -1),
+        type=number_parser(int, -1),
         metavar="STEP",
         nargs="*",
         help="step number, from: interlock history RUN",
     ),
     flag_argument("--files", "show changes to files"),
-    Parser.call_flag,
-    Parser.json_flag,
+    Parser.add_call_flag,
+    Parser.add_json_flag,
 )
 def diff(args: Args) -> int | None:
     client = Client.for_this_user()
@@ -213,45 +213,45 @@ def diff(args: Args) -> int | None:
         return _show_file_diff(client, args)
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
-    run = client.run(args.run).run
-    old, new = (client.state(run, step) for step in args.steps)
-    before, after = (client.messages(run, state) for state in (old, new))
+    run = client.find_run(args.run).run
+    old, new = (client.masked_state(run, step) for step in args.steps)
+    before, after = (client.read_messages(run, state) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    changes = _changed_keys(old, new)
+    changes = _changed_state_keys(old, new)
     if args.json:
         messages = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
-        return show_json({"run": run, "changed": changes, "messages": messages, "messages_dropped": dropped})
+        return print_json({"run": run, "changed": changes, "messages": messages, "messages_dropped": dropped})
     lines = [
-        *_change_lines(changes),
+        *_state_change_lines(changes),
         *_message_lines(before[shared:], "-"),
         *_message_lines(after[shared:], "+"),
     ]
-    paint = stdout_paint()
-    paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
+    paint = result_paint()
+    paint.print_lines(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
-        stderr_paint().print("Nothing changed.")
+        remark_paint().print_line("Nothing changed.")
 
 
 def _show_file_diff(client: Client, args: Args) -> None:
     """The diff of all the run's calls combined, without changes others made to other files."""
-    from interlock.cli.commands.travel import warn_of_unsaved_files
+    from interlock.cli.commands.travel import warn_about_unrestorable_files
 
-    run = client.run(args.run)
-    warn_of_unsaved_files(client, run.run)
-    paint = stdout_paint()
-    text = client.diff(run.run, args.call)
+    run = client.find_run(args.run)
+    warn_about_unrestorable_files(client, run.run)
+    paint = result_paint()
+    text = client.diff_files(run.run, args.call)
     if args.json:
-        show_json({"run": run.run, "diff": text})
+        print_json({"run": run.run, "diff": text})
     elif text:
-        paint.print_all(coloured_diff_lines(text, paint)) if paint.on else paint.print(
-            text.rstrip("\n"), reading=True
+        paint.print_lines(coloured_diff_lines(text, paint)) if paint.has_colours else paint.print_line(
+            text.rstrip("\n"), keeps_lines=True
         )
     else:
-        stderr_paint().print("No file changed.")
+        remark_paint().print_line("No file changed.")
 
 
-def _change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:
+def _state_change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:
     for key, sides in changes.items():
         for sign, value in zip("-+", sides, strict=True):
             if value is not None:
@@ -266,7 +266,9 @@ def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
         yield f"{sign} {message.role}: {one_line(message.text, 90)}{called}"
 
 
-def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
+def _changed_state_keys(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, tuple[str | None, str | None]]:
     """Dotted key → (before, after) as JSON; None: absent."""
     was, now = _flatten_keys(old), _flatten_keys(new)
     return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}

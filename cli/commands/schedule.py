@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from interlock.cli.commands.work import RunParser, add_input_arguments, run_input, run_options
+from interlock.cli.commands.work import RunParser, add_input_arguments, read_run_input, workflow_run_options
 from interlock.cli.parsing import Args, Parser, add_flag, choice_argument, declare_arguments, word_argument
-from interlock.cli.render.output import one_line, show_json, show_table, stderr_paint, stdout_paint
+from interlock.cli.render.output import one_line, print_json, print_table, remark_paint, result_paint
 from interlock.engine.client import Client, state_home
 from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
@@ -35,18 +35,18 @@ class _ScheduleParser(Parser):
 
 
 class _AddParser(RunParser):
-    def learn(self, words: Sequence[str]) -> None:
+    def add_flags_from_words(self, words: Sequence[str]) -> None:
         """Look at the cron line first: without quotes, its second field would be the workflow."""
         first, _ = self.parse_known_intermixed_args(list(words))
         parse_schedule_option(first.name, first.cron, first.timezone)
-        super().learn(words)
+        super().add_flags_from_words(words)
 
 
 @declare_arguments(
     choice_argument("action", "add", "list", "remove", nargs="?", default="list", help="default: list"),
     word_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
-    Parser.json_flag,
-    of=_ScheduleParser,
+    Parser.add_json_flag,
+    parser_type=_ScheduleParser,
 )
 def schedule(args: Args) -> None:
     if args.action == "add":
@@ -57,25 +57,29 @@ def schedule(args: Args) -> None:
             raise UserError("Which schedule? List them with: interlock schedule list")
         for name in args.names:
             fleet.remove_schedule(name)
-            stderr_paint().print(f"Removed schedule {name!r}. A run that it started goes on.")
+            remark_paint().print_line(f"Removed schedule {name!r}. A run that it started goes on.")
         return None
     found = fleet.schedules()
     if args.json:
-        return show_json(found)
+        return print_json(found)
     if not found:
-        return stderr_paint().print(
+        return remark_paint().print_line(
             "No schedules. Add one with: interlock schedule add '30 2 * * *' main 'what to do'"
         )
-    show_table([_schedule_cells(one) for one in found], ("name", "cron", "next", "by", "last run", "what"))
+    print_table([_schedule_cells(one) for one in found], ("name", "cron", "next", "by", "last run", "what"))
 
 
-def _schedule_cells(one: dict[str, Any]) -> tuple[str, ...]:
-    cron = one["cron"] if one["zone"] == "UTC" else f"{one['cron']} ({one['zone']})"
-    upcoming = "now" if one["next"] is None else _format_time(one["next"], one["zone"])
-    last = f"{one['run']} {one['status'] or 'removed'}" if one["run"] else "—"
-    last = f"{last}. {one_line(one['said'])}" if one["said"] else last
-    what = one["title"] if one["workflow"] == "main" else f"{one['workflow']}: {one['title']}"
-    return (one["name"], cron, upcoming, one["user"], last, one_line(what))
+def _schedule_cells(schedule: dict[str, Any]) -> tuple[str, ...]:
+    cron = schedule["cron"] if schedule["zone"] == "UTC" else f"{schedule['cron']} ({schedule['zone']})"
+    upcoming = "now" if schedule["next"] is None else _format_time(schedule["next"], schedule["zone"])
+    last = f"{schedule['run']} {schedule['status'] or 'removed'}" if schedule["run"] else "—"
+    last = f"{last}. {one_line(schedule['said'])}" if schedule["said"] else last
+    what = (
+        schedule["title"]
+        if schedule["workflow"] == "main"
+        else f"{schedule['workflow']}: {schedule['title']}"
+    )
+    return (schedule["name"], cron, upcoming, schedule["user"], last, one_line(what))
 
 
 def _format_time(at: float, zone: str) -> str:
@@ -89,14 +93,14 @@ def _add_schedule(args: Args) -> None:
         if vars(args)[name]:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")
     args.detach = True
-    client = Client(replace(run_options(args), schedule=when))
-    with client.diagnosed():
-        made = client.start_sync(_workflow_address(args, workflow), run_input(args, workflow))
-    stdout_paint().print(made.run)
-    stderr_paint().print(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")
+    client = Client(replace(workflow_run_options(args), schedule=when))
+    with client.explain_store_errors():
+        made = client.start_sync(_workflow_address_for_worker(args, workflow), read_run_input(args, workflow))
+    result_paint().print_line(made.run)
+    remark_paint().print_line(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")
 
 
-def _workflow_address(args: Args, workflow: "Pipeline") -> str:
+def _workflow_address_for_worker(args: Args, workflow: "Pipeline") -> str:
     """How a worker finds the workflow: a graph in a file by the file's full name."""
     file, is_graph, graph = args.typed.rpartition(":")
     return f"{os.path.realpath(file)}:{graph}" if is_graph and os.path.exists(file) else workflow.name  # noqa: PTH110 - as realpath

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_parser
 from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
@@ -13,14 +13,14 @@ from interlock.cli.render.output import (
     format_count,
     format_dollars,
     format_duration,
-    format_path,
+    format_node_path,
     one_line,
+    print_json,
+    print_table,
+    result_paint,
     shorten,
-    show_json,
-    show_table,
-    stdout_paint,
 )
-from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.workflow_results import result_lines
 from interlock.engine.client import Agent, Call, Client, RunRow, root_node_path
 from interlock.engine.client.decision_lines import (
@@ -29,7 +29,7 @@ from interlock.engine.client.decision_lines import (
     call_status,
     deciders_line,
     decision_line,
-    decision_words,
+    describe_choice,
     format_clock,
 )
 from interlock.engine.client.requests import brief_arguments
@@ -41,7 +41,7 @@ _CALLS = 30
 _MARKS = {"success": "✓", "cancelled": "–"}
 
 
-def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     """The newest calls with their results, each followed by who decided on it."""
     made = client.calls(run)
     if len(made) > _CALLS:
@@ -60,13 +60,13 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     made = client.calls(run)
     if not made:
-        waits = f" yet. To see what waits: interlock approvals {run}" if client.requests(run) else "."
+        waits = f" yet. To see what waits: interlock approvals {run}" if client.waiting_requests(run) else "."
         yield f"Run {run} has made no calls{waits}"
     for number_, call in enumerate(made, 1):
-        yield from lines_of_call(number_, call, paint)
+        yield from call_detail_lines(number_, call, paint)
 
 
-def lines_of_call(number_: int, call: Call, paint: Paint) -> Iterator[str]:
+def call_detail_lines(number_: int, call: Call, paint: Paint) -> Iterator[str]:
     yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:
@@ -108,68 +108,68 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     flag_argument("--calls", "list each call: who decided, when, who changed arguments"),
     flag_argument("--call ID", "show one call, by number or id, with its full output"),
-    flag_argument("--at STEP", "show state and conversation after this step", type=number_type(int, -1)),
+    flag_argument("--at STEP", "show state and conversation after this step", type=number_parser(int, -1)),
     flag_argument("--dropped", "show what compression and masking removed"),
     flag_argument("--verify", "check that every record is present and unchanged"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def show(args: Args) -> int | None:
     client = Client.for_this_user()
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     if args.verify:
-        return _verify_run(client, run.run, args.json)
+        return _report_damage(client, run.run, args.json)
     if args.dropped:
-        _show_dropped(client, run.run, args.json)
+        _show_dropped_messages(client, run.run, args.json)
     elif args.at is not None:
         _show_state(client, run.run, args.at, args.json)
     elif args.call:
         _show_call(client, run.run, args.call, args.json)
     elif args.json:
-        show_json(_run_object(client, run))
+        print_json(_run_fields(client, run))
     else:
-        paint = stdout_paint()
-        paint.print_all(
-            full_call_lines(client, run.run, paint) if args.calls else run_lines(client, run, paint)
+        paint = result_paint()
+        paint.print_lines(
+            full_call_lines(client, run.run, paint) if args.calls else run_summary_lines(client, run, paint)
         )
 
 
 def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     made = client.calls(run)
-    call = client.call(run, name)
+    call = client.find_call(run, name)
     result = client.results(run).get(call.id, {})
     if as_json:
-        return show_json({**call._asdict(), "result": result})
-    paint = stdout_paint()
-    paint.print_all(lines_of_call(made.index(call) + 1, call, paint))
+        return print_json({**call._asdict(), "result": result})
+    paint = result_paint()
+    paint.print_lines(call_detail_lines(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
-        paint.print(line, reading=True)
+        paint.print_line(line, keeps_lines=True)
 
 
-def _run_object(client: Client, run: RunRow) -> dict[str, Any]:
+def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
     taken = client.steps(run.run)
     return {
         **run._asdict(),
         "path": root_node_path(taken),
         "stopped_in": client.stopped_in_nodes(run),
         "steps": [s._asdict() for s in taken],
-        "reasons": [r._asdict() for r in client.reasons(run.run)],
+        "reasons": [r._asdict() for r in client.route_reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
         "effects": [e._asdict() for e in client.effects(run.run)],
-        "models": client.models(run.run),
+        "models": client.model_usage(run.run),
         "agents": [a._asdict() for a in client.agents(run.run)],
-        "undone": [one._asdict() for one in client.undone(run.run)],
-        "answered": list(client.answered(run.run)),
-        "output": {} if run.workflow in _TALKING else client.output(run.run),
-        "pending_approvals": [r.fields for r in client.requests(run.run)],
-        "no_worker": client.no_worker([run]),
+        "undone": [one._asdict() for one in client.undone_changes(run.run)],
+        "answered": list(client.answered_requests(run.run)),
+        "output": {} if run.workflow in _TALKING else client.load_output(run.run),
+        "pending_approvals": [r.fields for r in client.waiting_requests(run.run)],
+        "no_worker": client.missing_worker_line([run]),
         "not_delivered": _undelivered_files(client, run),
     }
 
 
-def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     status = run.status + (f" ({run.end_reason})" if run.end_reason else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
@@ -178,23 +178,25 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     yield f"  in {where} · {times} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
-    if waits := client.no_worker([run]):
+    if waits := client.missing_worker_line([run]):
         yield paint(f"  {waits}", "red")
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _output_lines(client, run, paint),
-        _label_lines("left", _undelivered_lines(client, run)),
+        _label_first_line("left", _undelivered_lines(client, run)),
         _path_lines(client, run, paint),
         _reason_lines(client, run.run),
-        _label_lines("agents", _agent_lines(client, run.run, paint)),
+        _label_first_line("agents", _agent_lines(client, run.run, paint)),
         _plan_lines(client, run, paint),
-        _label_lines("tasks", _task_lines(client, run)),
-        call_lines(client, run.run, paint),
-        _label_lines("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
-        _label_lines("effects", _effect_lines(client, run.run, paint)),
-        _label_lines("tokens", _token_lines(client, run.run)),
-        _label_lines("decided", _answered_request_lines(client, run.run)),
+        _label_first_line("tasks", _task_lines(client, run)),
+        newest_call_lines(client, run.run, paint),
+        _label_first_line(
+            "undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone_changes(run.run))
+        ),
+        _label_first_line("effects", _effect_lines(client, run.run, paint)),
+        _label_first_line("tokens", _token_lines(client, run.run)),
+        _label_first_line("decided", _answered_request_lines(client, run.run)),
         _next_step_lines(client, run, paint),
     ):
         lines = list(part)
@@ -206,8 +208,8 @@ _TALKING = ("main", "plan", "task")
 
 
 def _output_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
-    if run.workflow not in _TALKING and (output := client.output(run.run)):
-        yield from _label_lines("output", result_lines(run.workflow, output, paint))
+    if run.workflow not in _TALKING and (output := client.load_output(run.run)):
+        yield from _label_first_line("output", result_lines(run.workflow, output, paint))
 
 
 def _undelivered_files(client: Client, run: RunRow) -> list[str]:
@@ -227,7 +229,7 @@ def _undelivered_lines(client: Client, run: RunRow) -> Iterator[str]:
         yield f"not delivered: {left}"
 
 
-def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
+def _label_first_line(label: str, lines: Iterable[str]) -> Iterator[str]:
     for number_, line in enumerate(lines):
         yield f"{'' if number_ else label:<8}{line}"
 
@@ -235,7 +237,7 @@ def _label_lines(label: str, lines: Iterable[str]) -> Iterator[str]:
 def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := root_node_path(taken):
-        yield f"path    {format_path(root)}"
+        yield f"path    {format_node_path(root)}"
     if stopped := client.stopped_in_nodes(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
@@ -252,7 +254,7 @@ def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
 def _reason_lines(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
-    for found in client.reasons(run):
+    for found in client.route_reasons(run):
         if label := _LABELS.get(found.node, ""):
             yield f"{label if label != shown else '':<8}{one_line(found.reason, 400)} (step {found.step})"
             shown = label
@@ -317,9 +319,12 @@ def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
 def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
     try:
-        state = client.state(run)
+        state = client.masked_state(run)
         # A batch updates the phase when its review begins, the run only when the batch is over.
-        return {**state, **{k: v for k, v in client.state_within(run).items() if k == "plan_phase"}}
+        return {
+            **state,
+            **{k: v for k, v in client.masked_tool_batch_state(run).items() if k == "plan_phase"},
+        }
     except UserError:
         return {}
 
@@ -333,7 +338,7 @@ def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 
 
 def _token_lines(client: Client, run: str) -> Iterator[str]:
-    for model, used in client.models(run).items():
+    for model, used in client.model_usage(run).items():
         counts = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
         cached = f", {format_amount(used['cached'])} cached" if used["cached"] else ""
         cost = "" if used["usd"] is None else f" · {format_dollars(used['usd'])}"
@@ -341,65 +346,67 @@ def _token_lines(client: Client, run: str) -> Iterator[str]:
 
 
 def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
-    for item in client.answered(run):
+    for item in client.answered_requests(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        word = "".join(decision_words(item["kind"], item["choice"]))
+        word = "".join(describe_choice(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{one_line(words, 60)}”" if words else "")
 
 
 def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
-        yield from request_screen_lines(
-            run.run, run.title, [r.fields for r in client.requests(run.run)], paint
+        yield from pending_request_lines(
+            run.run, run.title, [r.fields for r in client.waiting_requests(run.run)], paint
         )
     elif run.status == "interrupted" or (run.status == "cancelled" and not run.error):
         yield f"Resume it: {paint(f'interlock resume {run.run}', 'cyan')}"
 
 
 def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
-    state = client.state(run, step)
-    messages = client.messages(run, state)
+    state = client.masked_state(run, step)
+    messages = client.read_messages(run, state)
     if as_json:
-        return show_json({"run": run, "step": step, "state": state, "messages": _messages_json(messages)})
-    show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
-    stdout_paint().print()
+        return print_json({"run": run, "step": step, "state": state, "messages": _message_fields(messages)})
+    print_table([(key, one_line(str(value), 100)) for key, value in state.items()])
+    result_paint().print_line()
     for message in messages:
         _show_message(message, 2000)
 
 
-def _show_dropped(client: Client, run: str, as_json: bool) -> None:
+def _show_dropped_messages(client: Client, run: str, as_json: bool) -> None:
     parts = client.dropped_messages(run)
     if as_json:
-        return show_json({"run": run, "dropped": [_messages_json(part) for part in parts]})
+        return print_json({"run": run, "dropped": [_message_fields(part) for part in parts]})
     if not parts:
-        stdout_paint().print(f"Run {run}: nothing was removed from the conversation.")
+        result_paint().print_line(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):
-        stdout_paint().print(f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —")
+        result_paint().print_line(
+            f"— removed, {number_} of {len(parts)}: {format_count(len(part), 'message')} —"
+        )
         for message in part:
             _show_message(message, None)
 
 
-def _messages_json(messages: "Iterable[Message]") -> list[dict[str, Any]]:
+def _message_fields(messages: "Iterable[Message]") -> list[dict[str, Any]]:
     return [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
 
 
 def _show_message(message: "Message", limit: int | None) -> None:
     text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    paint = stdout_paint()
-    paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
+    paint = result_paint()
+    paint.print_line(f"{message.role}: {text[:limit]}{cut_off}", keeps_lines=True)
     for call in message.tool_calls:
-        paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+        paint.print_line(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
-def _verify_run(client: Client, run: str, as_json: bool) -> int:
-    problems = client.damage(run)
+def _report_damage(client: Client, run: str, as_json: bool) -> int:
+    problems = client.find_damage(run)
     if as_json:
-        show_json({"run": run, "problems": problems})
+        print_json({"run": run, "problems": problems})
         return 1 if problems else 0
-    stdout_paint().print_all(problems)
+    result_paint().print_lines(problems)
     if not problems:
-        stdout_paint().print(f"Run {run}: every record is present and unchanged.")
+        result_paint().print_line(f"Run {run}: every record is present and unchanged.")
     return 1 if problems else 0

@@ -9,11 +9,11 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     choice_argument,
+    choice_parser,
     declare_arguments,
     flag_argument,
-    number_type,
-    one_of,
-    parse_since,
+    number_parser,
+    parse_start_time,
     word_argument,
 )
 from interlock.cli.render.output import (
@@ -24,9 +24,9 @@ from interlock.cli.render.output import (
     format_dollars,
     format_duration,
     one_line,
-    show_json,
-    show_table,
-    stderr_paint,
+    print_json,
+    print_table,
+    remark_paint,
 )
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     choice_argument("what", "prune", "copy", "migrate"),
     word_argument("runs", nargs="*", metavar="RUN", default=[]),
     flag_argument("--dry-run", "with prune: list what would be deleted, and delete nothing"),
-    flag_argument("--keep-days N", "with prune: in place of store.keepDays", type=number_type(int, 1)),
-    flag_argument("--max-gb GB", "with prune: in place of store.maxGb", type=number_type(float, 0)),
+    flag_argument("--keep-days N", "with prune: in place of store.keepDays", type=number_parser(int, 1)),
+    flag_argument("--max-gb GB", "with prune: in place of store.maxGb", type=number_parser(float, 0)),
     flag_argument("--to PLACE", "with copy: a database's address, or a state directory"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def store(args: Args) -> int | None:
     if args.runs and args.what != "copy":
@@ -56,17 +56,17 @@ def _copy_runs(args: Args) -> None:
     client = Client.for_this_user()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
-    from interlock.engine.client.fleet import copy_runs
+    from interlock.engine.client.fleet import copy_runs_to_store
 
-    names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
-    return stderr_paint().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
+    names = copy_runs_to_store(client.home, args.to, [client.find_run(name).run for name in args.runs])
+    return remark_paint().print_line(f"Copied {', '.join(names)}. The runs here stay as they are.")
 
 
 def _migrate_store(_: Args) -> None:
     from interlock.engine.client.fleet import migrate_store
 
     migrate_store(Client.for_this_user().home)
-    return stderr_paint().print("The store has every table of this version.")
+    return remark_paint().print_line("The store has every table of this version.")
 
 
 def _prune_runs(args: Args) -> None:
@@ -79,28 +79,32 @@ def _prune_runs(args: Args) -> None:
             "No limit is set, so nothing is deleted. Set store.keepDays or store.maxGb in ~/.interlock/settings.json,"
             " or give --keep-days or --max-gb."
         )
-    plan = client.prune_plan(time.time(), keep_days, max_gb)
-    gone = plan.due if args.dry_run else [*client.prune(plan)]
-    left = plan.size - sum(one.size for one in gone) if args.dry_run else sum(client.sizes().values())
+    plan = client.plan_pruning(time.time(), keep_days, max_gb)
+    gone = plan.due if args.dry_run else [*client.prune_runs(plan)]
+    left = (
+        plan.size - sum(one.size for one in gone)
+        if args.dry_run
+        else sum(client.state_directory_sizes().values())
+    )
     if args.json:
         runs = [one._asdict() for one in gone]
-        return show_json(
+        return print_json(
             {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
         )
     rows = [
         (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, one_line(one.title))
         for one in gone
     ]
-    show_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
+    print_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
     done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
-    stderr_paint().print(
+    remark_paint().print_line(
         f"{done} {format_count(len(gone), 'run')}: "
         f"{format_amount(plan.size)} bytes become {about}{format_amount(left)}."
     )
     if plan.waiting:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
         text = f"Kept {format_count(len(plan.waiting), 'unfinished run')}, though old: {names}."
-        stderr_paint().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
+        remark_paint().print_line(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
 
 
 _HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
@@ -110,18 +114,18 @@ _HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refus
     flag_argument(
         "--by KEY",
         "day, model, workflow or repository (default: day)",
-        type=one_of(("day", "model", "workflow", "repository")),
+        type=choice_parser(("day", "model", "workflow", "repository")),
         default="day",
     ),
     flag_argument("--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def stats(args: Args) -> None:
-    found = Client.for_this_user().statistics(args.by, parse_since(args.since))
+    found = Client.for_this_user().statistics(args.by, parse_start_time(args.since))
     if args.json:
-        return show_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
+        return print_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
     if not found:
-        return stderr_paint().print(
+        return remark_paint().print_line(
             f"No runs with --since {args.since}. Go further back with: interlock stats --since 365d"
         )
     rows = [
@@ -133,7 +137,7 @@ def stats(args: Args) -> None:
         for sums in found.values():
             whole.add(sums)
         rows.append(("all", *_statistics_cells(whole, args.by)))
-    show_table(rows, (args.by, *_HEADER), flexible=(0,))
+    print_table(rows, (args.by, *_HEADER), flexible=(0,))
 
 
 def _statistics_cells(sums: "Sums", by: str) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.commands.show import run_lines
-from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.inputs import confirm
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_type, word_argument
+from interlock.cli.commands.show import run_summary_lines
+from interlock.cli.flags import add_run_flags, run_options_from
+from interlock.cli.inputs import ask_to_confirm
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_parser, word_argument
 from interlock.cli.render.output import (
     CHANGE_COLOURS,
     abbreviate_home,
     format_duration,
-    format_path,
-    show_json,
-    stderr_paint,
-    stdout_paint,
+    format_node_path,
+    print_json,
+    remark_paint,
+    result_paint,
 )
 from interlock.engine.client import Client
 from interlock.services.process.stdout import redirect_stdout_to_stderr
@@ -29,86 +29,88 @@ _FILES_SHOWN = 40
 
 
 @declare_arguments(
-    Parser.run_flag,
-    Parser.at_flag,
+    Parser.add_run_argument,
+    Parser.add_step_flag,
     flag_argument("--workspace --cd DIR", "new or empty folder for the fork", type=Path),
     flag_argument("--in-place", "fork in the run's folder without asking; see: rewind"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
     client = Client.for_this_user()
-    warn_of_unsaved_files(client, args.run)
-    made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
+    warn_about_unrestorable_files(client, args.run)
+    made = client.fork_run(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
     return _report_fork(made, args.json)
 
 
-def warn_of_unsaved_files(client: Client, run: str) -> None:
+def warn_about_unrestorable_files(client: Client, run: str) -> None:
     if line := client.unrestorable_line(run):
-        stderr_paint().print(line)
+        remark_paint().print_line(line)
 
 
-def _report_fork(fork: "Forked", as_json: bool) -> None:
+def _report_fork(forked: "Forked", as_json: bool) -> None:
     if as_json:
-        return show_json(vars(fork))
-    paint = stdout_paint()
-    paint.print(
-        f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
+        return print_json(vars(forked))
+    paint = result_paint()
+    paint.print_line(
+        f"Forked run {forked.run} from {forked.parent} at step {forked.step}, in {abbreviate_home(forked.workspace)}."
     )
-    paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
+    paint.print_line(
+        f"Resume it: interlock resume {forked.run}   with a prompt: interlock resume {forked.run} -p '…'"
+    )
 
 
 @declare_arguments(
-    Parser.run_flag,
-    Parser.at_flag,
+    Parser.add_run_argument,
+    Parser.add_step_flag,
     flag_argument("--yes", "change the files without asking"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def rewind(args: Args) -> int | None:
-    client, paint = Client.for_this_user(), stderr_paint()
-    run = client.run(args.run)
-    rewound = client.rewind(run.run, args.at)
+    client, paint = Client.for_this_user(), remark_paint()
+    run = client.find_run(args.run)
+    rewound = client.plan_rewind(run.run, args.at)
     found = rewound.changes
-    paint.print_all(f"{paint(mark, CHANGE_COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
+    paint.print_lines(f"{paint(mark, CHANGE_COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
     if len(found) > _FILES_SHOWN:
-        paint.print(f"… and {len(found) - _FILES_SHOWN} more")
+        paint.print_line(f"… and {len(found) - _FILES_SHOWN} more")
     if not found:
-        paint.print("No file will change.")
+        paint.print_line("No file will change.")
     nobody = (
         f"Rewinding changes these files in {run.workspace!r}, and there is no terminal to ask in. Use --yes."
     )
-    if found and not args.yes and not confirm("Change these files?", nobody):
-        paint.print("Nothing was changed.")
+    if found and not args.yes and not ask_to_confirm("Change these files?", nobody):
+        paint.print_line("Nothing was changed.")
         return 1
-    warn_of_unsaved_files(client, run.run)
+    warn_about_unrestorable_files(client, run.run)
     return _report_fork(rewound.forked(), args.json)
 
 
-@declare_arguments(Parser.run_flag, Parser.call_flag, Parser.json_flag)
+@declare_arguments(Parser.add_run_argument, Parser.add_call_flag, Parser.add_json_flag)
 def undo(args: Args) -> None:
     client = Client.for_this_user()
-    run = client.run(args.run)
-    changed = client.undo(run.run, args.call)
-    warn_of_unsaved_files(client, run.run)
+    run = client.find_run(args.run)
+    changed = client.undo_changes(run.run, args.call)
+    warn_about_unrestorable_files(client, run.run)
     if args.json:
-        return show_json(
+        return print_json(
             {"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]}
         )
-    paint = stdout_paint()
-    paint.print_all(f"{mark} {path}" for mark, path in changed)
+    paint = result_paint()
+    paint.print_lines(f"{mark} {path}" for mark, path in changed)
     if not changed:
-        stderr_paint().print("Nothing to undo: the files are as they were.")
+        remark_paint().print_line("Nothing to undo: the files are as they were.")
 
 
 @declare_arguments(
-    Parser.run_flag,
-    flag_argument("--until STEP", "step number, from: interlock history RUN", type=number_type(int, -1)),
+    Parser.add_run_argument,
+    flag_argument("--until STEP", "step number, from: interlock history RUN", type=number_parser(int, -1)),
     flag_argument("--swap NODE=FILE.py:FUNCTION", "replace the function of a node"),
     flag_argument("-m --model MODEL", "continue with this model, in a fork"),
     flag_argument("--live", "run the nodes of a LangGraph graph again"),
     flag_argument("--yes", "with --live, run them without asking"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def replay(args: Args) -> int | None:
     if args.swap and args.model:
@@ -116,7 +118,7 @@ def replay(args: Args) -> int | None:
     if args.live and (args.swap or args.model):
         raise UserError("--live runs the nodes of a graph as they are. Give it without --swap and --model.")
     if args.live and not _confirm_live_replay(args):
-        stderr_paint().print("Nothing was run.")
+        remark_paint().print_line("Nothing was run.")
         return 1
     with redirect_stdout_to_stderr():
         return _replay_with_model(args) if args.model else _replay_offline(args)
@@ -124,17 +126,17 @@ def replay(args: Args) -> int | None:
 
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
-    paint = stderr_paint()
-    nodes = Client.for_this_user().live_nodes(args.run, args.until)
-    paint.print("These nodes run again, with all that they do outside the graph:")
-    paint.print_all(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
-    paint.print("Answers of people and results of effect(…) come from the record.")
+    paint = remark_paint()
+    nodes = Client.for_this_user().list_live_nodes(args.run, args.until)
+    paint.print_line("These nodes run again, with all that they do outside the graph:")
+    paint.print_lines(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
+    paint.print_line("Answers of people and results of effect(…) come from the record.")
     nobody = "A live replay runs these nodes, and there is no terminal to ask in. Use --yes."
-    return args.yes or confirm("Run them?", nobody)
+    return args.yes or ask_to_confirm("Run them?", nobody)
 
 
 def _replay_offline(args: Args) -> int:
-    found = Client.for_this_user().replay(args.run, args.until, args.swap, live=args.live)
+    found = Client.for_this_user().replay_run(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -143,46 +145,48 @@ def _replay_offline(args: Args) -> int:
             "divergence": found.divergence,
             "paths": found.paths._asdict(),
         }
-        show_json({**result, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
+        print_json({**result, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
     else:
         _show_replay(found)
     return 1 if found.divergence else 0
 
 
 def _show_replay(found: "Replayed") -> None:
-    paint = stdout_paint()
+    paint = result_paint()
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:
         if differs is None or point.step < differs:
-            paint.print(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
+            paint.print_line(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
     if found.divergence is None:
         took = f"{format_duration(found.replayed_s)}, recorded {format_duration(found.recorded_s)}"
-        paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
+        paint.print_line(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
-    paint.print_all(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
-    paint.print_all(_path_lines(found.paths))
+    paint.print_lines(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
+    paint.print_lines(_compared_path_lines(found.paths))
 
 
 def _replay_with_model(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()
-    found = Client.for_this_user().replay_with(args.run, args.model, args.until, [view] if view else ())
+    found = Client.for_this_user().replay_with_model(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
         result = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
-        show_json({**result, "pending_approvals": outcome.pending})
+        print_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code
-    view.finish(outcome)
-    paint = stderr_paint()
-    paint.print(
+    view.show_outcome(outcome)
+    paint = remark_paint()
+    paint.print_line(
         f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {abbreviate_home(fork.workspace)}."
     )
     if found.divergence is None:
-        paint.print("It took the recorded path.")
+        paint.print_line("It took the recorded path.")
     else:
-        paint.print_all([*_divergence_lines(fork.run, found.divergence), *_path_lines(found.paths)])
+        paint.print_lines(
+            [*_divergence_lines(fork.run, found.divergence), *_compared_path_lines(found.paths)]
+        )
     return outcome.exit_code
 
 
@@ -203,9 +207,9 @@ def _divergence_lines(run: str, found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _path_lines(paths: Any) -> Iterator[str]:
+def _compared_path_lines(paths: Any) -> Iterator[str]:
     for name, nodes in paths._asdict().items():
-        yield f"{name:<9} {format_path(nodes)}"
+        yield f"{name:<9} {format_node_path(nodes)}"
 
 
 @declare_arguments(
@@ -218,14 +222,14 @@ def _path_lines(paths: Any) -> Iterator[str]:
     ),
     word_argument("thread", metavar="THREAD", help="the thread's id"),
     flag_argument("--from URL", "database file, or postgresql://…", dest="source", required=True),
-    Parser.json_flag,
-    partial(add_running_flags, serving=True),
+    Parser.add_json_flag,
+    partial(add_run_flags, for_server=True),
 )
 def import_(args: Args) -> None:
-    client, options = Client.for_this_user(), options_from(args)
-    run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
+    client, options = Client.for_this_user(), run_options_from(args)
+    run = client.find_run(client.adopt_thread(args.workflow, args.source, args.thread, options))
     if args.json:
-        return show_json({"run": run.run, "status": run.status, "step": run.step})
-    paint = stdout_paint()
-    paint.print(f"Thread {args.thread} is run {run.run} now.")
-    paint.print_all(run_lines(client, run, paint))
+        return print_json({"run": run.run, "status": run.status, "step": run.step})
+    paint = result_paint()
+    paint.print_line(f"Thread {args.thread} is run {run.run} now.")
+    paint.print_lines(run_summary_lines(client, run, paint))

@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from interlock.cli.parsing import Args, Parser, declare_arguments, duration_argument, flag_argument
-from interlock.cli.render.output import show_json, stdout_paint
+from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, parse_duration_argument
+from interlock.cli.render.output import print_json, result_paint
 from interlock.cli.warm.warm_control import check_warm_start, configured_lifetime_s, start_warm_process
 from interlock.state.errors import SetupError, UserError
 
@@ -15,10 +15,10 @@ _UNUSED_S = 900.0
     flag_argument(
         "--for TIME",
         "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
-        type=duration_argument,
+        type=parse_duration_argument,
     ),
     flag_argument("--stop", "stop it; commands that it started keep running"),
-    Parser.json_flag,
+    Parser.add_json_flag,
 )
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
@@ -38,7 +38,7 @@ def warm(args: Args) -> int | None:
         text = f"Commands start warm from here (process {pid})."
         text = f"Commands start cold from here: {why}." if why else text
     if args.json:
-        show_json({"process": pid, "warm": not why, "why": why})
+        print_json({"process": pid, "warm": not why, "why": why})
     else:
-        stdout_paint().print(text)
+        result_paint().print_line(text)
     return None

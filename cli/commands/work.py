@@ -10,26 +10,33 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from interlock.cli.catalog import build_parser
-from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import SCREEN_READER, is_plain_terminal, resume_run, run_batch, start_run, view_for
-from interlock.cli.flags import add_running_flags, options_from, options_here
+from interlock.cli.decisions import add_decision_flags, build_decisions
+from interlock.cli.driving import (
+    SCREEN_READER,
+    is_plain_terminal,
+    make_view,
+    resume_run,
+    run_batch,
+    start_run,
+)
+from interlock.cli.flags import add_run_flags, options_for_folder, run_options_from
 from interlock.cli.inputs import (
     STDIN,
-    follow_up_from,
     parse_json,
     parse_json_object,
-    prompt_from,
+    read_argument_text,
+    read_follow_up_prompt,
     read_piped_text,
-    read_spec,
+    read_prompt,
 )
 from interlock.cli.parsing import (
     Args,
     Parser,
     add_flag,
+    choice_parser,
     declare_arguments,
     flag_argument,
-    number_type,
-    one_of,
+    number_parser,
     word_argument,
 )
 from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
@@ -51,19 +58,19 @@ if TYPE_CHECKING:
     flag_argument("-r --resume RUN", "resume this run: id, prefix or latest"),
     flag_argument("-c --continue", "resume the latest conversation of this folder", dest="latest"),
     flag_argument("--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1"),
-    add_running_flags,
+    add_run_flags,
 )
 def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
-    options = options_from(args, resuming=bool(args.latest or args.resume))
+    options = run_options_from(args, is_resumed=bool(args.latest or args.resume))
     found, client = None, Client(options)
     if args.latest or args.resume:
-        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
+        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.find_run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
-    if _opens_session(args):
+    if _should_open_session(args):
         from interlock.cli.session.model_setup import hide_typed_input
 
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
@@ -80,15 +87,15 @@ def prompt(args: Args) -> int | None:
 
             return session(options, workflow, words, found and found.run)
     if found:
-        follow_up = follow_up_from(words, found.status in ENDED)
+        follow_up = read_follow_up_prompt(words, found.status in ENDED)
         if follow_up and args.latest:
             found = client.run_to_continue(prompted=True)  # the piped text is a prompt, too
-        return resume_run(found.run, (), follow_up, options, view_for(args, found.title))
-    prompt = prompt_from(words)
-    return start_run("main", {"prompt": prompt}, options, view_for(args, prompt))
+        return resume_run(found.run, (), follow_up, options, make_view(args, found.title))
+    prompt = read_prompt(words)
+    return start_run("main", {"prompt": prompt}, options, make_view(args, prompt))
 
 
-def _opens_session(args: Args) -> bool:
+def _should_open_session(args: Args) -> bool:
     """Whether a person is at a terminal and didn't ask for just an answer."""
     if args.first is not None and not _is_at_terminal():
         raise UserError(
@@ -107,70 +114,79 @@ class RunParser(Parser):
     workflow: "Pipeline"
     own: tuple[str, ...] = ()
 
-    def learn(self, words: Sequence[str]) -> None:
+    def add_flags_from_words(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
-        self.workflow = Client(options_here(first)).workflow(first.workflow)
-        self.own = tuple(add_own_flags(self, self.workflow))
+        self.workflow = Client(options_for_folder(first)).load_workflow(first.workflow)
+        self.own = tuple(add_input_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
         """With `--help`, print the help of the workflow that is named, else of the command."""
         end = arguments.index("--") if "--" in arguments else len(arguments)
         words = [w for w in arguments[:end] if w not in ("-h", "--help")]
         if len(words) == end:
-            self.learn(arguments)
-        elif (expected := self.expects(words)[0]) is None or expected.dest not in ("cron", "workflow"):
-            self.learn(words)
-            describe_workflow(self, self.workflow, self.own)
+            self.add_flags_from_words(arguments)
+        elif (expected := self.expected_argument(words)[0]) is None or expected.dest not in (
+            "cron",
+            "workflow",
+        ):
+            self.add_flags_from_words(words)
+            show_workflow_in_help(self, self.workflow, self.own)
         args = super().parse(arguments)
         args.typed, args.workflow = args.workflow, self.workflow
         args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
         return args
 
 
-def add_input_arguments(made: Parser) -> None:
+def add_input_arguments(parser: Parser) -> None:
     """Add a workflow, its input, and the flags of a run."""
-    made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
-    made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
-    add_flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
-    add_flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
-    add_flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
-    add_flag(made, "--resume", "with --batch: go on with a batch that was stopped", dest="go_on")
-    add_flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
-    add_flag(made, "--guard", "ask before a LangGraph graph's tools run, by policy")
+    parser.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
+    parser.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
+    add_flag(parser, "-p --prompt PROMPT", "same as the argument PROMPT")
+    add_flag(parser, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
+    add_flag(parser, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
+    add_flag(parser, "--resume", "with --batch: go on with a batch that was stopped", dest="go_on")
+    add_flag(parser, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
+    add_flag(parser, "--guard", "ask before a LangGraph graph's tools run, by policy")
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json"}
-    add_flag(made, "--json", "same as -o json", action="store_const", **as_json)
-    add_running_flags(made)
+    add_flag(parser, "--json", "same as -o json", action="store_const", **as_json)
+    add_run_flags(parser)
 
 
-def run_options(args: Args) -> Options:
-    context = parse_json_object(read_spec(args.context, "--context"), "--context") if args.context else None
-    return replace(options_from(args), context=context, guard=args.guard)
+def workflow_run_options(args: Args) -> Options:
+    context = (
+        parse_json_object(read_argument_text(args.context, "--context"), "--context")
+        if args.context
+        else None
+    )
+    return replace(run_options_from(args), context=context, guard=args.guard)
 
 
-@declare_arguments(add_input_arguments, of=RunParser)
+@declare_arguments(add_input_arguments, parser_type=RunParser)
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
-    options, inputs = run_options(args), args.own
+    options, inputs = workflow_run_options(args), args.own
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
         with redirect_stdout_to_stderr():
             given = partial(_parse_input, workflow)
-            return run_batch(workflow.name, args.batch, given, inputs, options, resumes=args.go_on)
+            return run_batch(workflow.name, args.batch, given, inputs, options, is_resumed=args.go_on)
     if args.go_on:
         raise UserError("--resume belongs to --batch FILE. A single run goes on with: interlock resume RUN")
-    inputs = run_input(args, workflow)
+    inputs = read_run_input(args, workflow)
     title = str(inputs.get(workflow.prompt_field or "") or "")
-    return start_run(workflow.name, inputs, options, view_for(args, title))
+    return start_run(workflow.name, inputs, options, make_view(args, title))
 
 
-def run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
-    return {**_read_input(args, workflow), **args.own}
+def read_run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
+    return {**_read_typed_input(args, workflow), **args.own}
 
 
-def _read_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
+def _read_typed_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
-    inputs = _parse_input(workflow, read_spec(args.input, "--input"), "--input") if args.input else {}
+    inputs = (
+        _parse_input(workflow, read_argument_text(args.input, "--input"), "--input") if args.input else {}
+    )
     field = workflow.prompt_field
     if field is None:
         if words:
@@ -180,45 +196,47 @@ def _read_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
         return inputs
     how = f"interlock run {workflow.name}"
     if words and args.input:
-        return {**inputs, field: prompt_from(words, how) if words == STDIN else words}
+        return {**inputs, field: read_prompt(words, how) if words == STDIN else words}
     if args.input:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
-    words = words if words or needed else read_piped_text(expected=False)
-    return {field: prompt_from(words, how)} if words or needed else {}
+    words = words if words or needed else read_piped_text(is_expected=False)
+    return {field: read_prompt(words, how)} if words or needed else {}
 
 
-def _parse_input(workflow: "Pipeline", text: str, what: str) -> dict[str, Any]:
+def _parse_input(workflow: "Pipeline", text: str, label: str) -> dict[str, Any]:
     """An input's JSON: an object, or any value for a graph whose input has no fields."""
     if not workflow.takes_any_value:
-        return parse_json_object(text, what)
-    value = parse_json(text, what)
+        return parse_json_object(text, label)
+    value = parse_json(text, label)
     is_wrapped = isinstance(value, dict) and value.keys() == {"input"}
     return cast("dict[str, Any]", value) if is_wrapped else {"input": value}
 
 
 @declare_arguments(
-    Parser.run_flag,
+    Parser.add_run_argument,
     add_decision_flags,
     flag_argument("-p --prompt PROMPT", "another prompt, once the run has answered; -: read stdin"),
     flag_argument("--compress", "compress the conversation instead of sending a prompt"),
     flag_argument("--new-rules", "use current policies and settings, not the recorded ones"),
-    add_running_flags,
+    add_run_flags,
 )
 def resume(args: Args) -> int | None:
-    options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
+    options = replace(
+        run_options_from(args, is_resumed=True), new_rules=args.new_rules, compress=args.compress
+    )
     client = Client(options)
-    run = client.run(args.run)
-    prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
+    run = client.find_run(args.run)
+    prompt = read_follow_up_prompt(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
     decisions = _read_decisions(args, client, run.run) if args.decisions else []
-    view = view_for(args, run.title, [d.approval for d in decisions])
+    view = make_view(args, run.title, [d.approval for d in decisions])
     return resume_run(run.run, decisions, prompt, options, view)
 
 
 def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
-    waiting = [request.fields for request in client.requests(run)]
+    waiting = [request.fields for request in client.waiting_requests(run)]
     why = "" if waiting else client.why_nothing_waits(run)
-    return decisions_from(args.decisions, waiting, client.past_requests(run), why)
+    return build_decisions(args.decisions, waiting, client.past_requests(run), why)
 
 
 class _InitParser(Parser):
@@ -230,8 +248,8 @@ class _InitParser(Parser):
 @declare_arguments(
     word_argument("words", nargs="*", metavar="HINT", help="what to explore or mention"),
     flag_argument("--file NAME", "file from `context.fileName`; default: the existing one, else the first"),
-    add_running_flags,
-    of=_InitParser,
+    add_run_flags,
+    parser_type=_InitParser,
 )
 def init(args: Args) -> int:
     return run(args)
@@ -240,51 +258,51 @@ def init(args: Args) -> int:
 _TYPES = {str: "TEXT", int: "N", float: "NUMBER", bool: "BOOLEAN", list: "LIST", tuple: "LIST", set: "LIST"}
 
 
-def add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
+def add_input_flags(parser: Parser, workflow: "Pipeline") -> list[str]:
     """Add a flag for each scalar input that isn't one already; returns their names."""
-    taken = {n for a in made._actions for n in (a.dest, *a.option_strings)}  # pyright: ignore[reportPrivateUsage]
-    group = made.add_argument_group(f"inputs of {workflow.name}")
+    taken = {n for a in parser._actions for n in (a.dest, *a.option_strings)}  # pyright: ignore[reportPrivateUsage]
+    group = parser.add_argument_group(f"inputs of {workflow.name}")
     added: list[str] = []
     for name, field in workflow.input.model_fields.items():
-        kind = _scalar_type(field.annotation)
-        typed, about = "--" + name.replace("_", "-"), _input_help(field)
+        kind = _flag_type(field.annotation)
+        typed, about = "--" + name.replace("_", "-"), _input_help_text(field)
         if kind is None or name == workflow.prompt_field or taken & {name, typed, f"--no-{typed[2:]}"}:
             continue
         if kind is bool:
             group.add_argument(typed, action=argparse.BooleanOptionalAction, help=about)
         elif isinstance(kind, tuple):
-            add_flag(group, f"{typed} {'|'.join(kind)}", about, type=one_of(kind))
+            add_flag(group, f"{typed} {'|'.join(kind)}", about, type=choice_parser(kind))
         else:
-            read = number_type(kind) if kind in (int, float) else kind
+            read = number_parser(kind) if kind in (int, float) else kind
             add_flag(group, f"{typed} {_TYPES[kind]}", about, type=read)
         added.append(name)
     return added
 
 
-def describe_workflow(made: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
+def show_workflow_in_help(parser: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
     """Turn the parser's help into this workflow's, with its own inputs first."""
     from interlock.state.run import WorkflowInput
 
     name, prompt, fields = workflow.name, workflow.prompt_field, workflow.input.model_fields
     summary = workflow.summary or PIPELINES.get(name, "")
-    made.usage = f"interlock run {name}{' [PROMPT]' if prompt else ''} [FLAGS]".replace("%", "%%")
-    made.description = f"{name}: {summary}"
-    made.epilog = f"every input as JSON Schema: interlock schema {name}"
-    for action in made._actions:  # pyright: ignore[reportPrivateUsage]
+    parser.usage = f"interlock run {name}{' [PROMPT]' if prompt else ''} [FLAGS]".replace("%", "%%")
+    parser.description = f"{name}: {summary}"
+    parser.epilog = f"every input as JSON Schema: interlock schema {name}"
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         if action.dest == "words" and prompt is not None:
-            action.help = f"{prompt}: {_input_help(fields[prompt])}"
+            action.help = f"{prompt}: {_input_help_text(fields[prompt])}"
         elif action.dest in ("workflow", "words"):
             action.help = argparse.SUPPRESS
-    groups = made._action_groups  # pyright: ignore[reportPrivateUsage]
-    own, rest = groups.pop(), made.add_argument_group(f"inputs of {name} without a flag, for --input")
+    groups = parser._action_groups  # pyright: ignore[reportPrivateUsage]
+    own, rest = groups.pop(), parser.add_argument_group(f"inputs of {name} without a flag, for --input")
     for other in (f for f in fields if f not in {*flags, prompt, *WorkflowInput.model_fields}):
         shown = argparse.Action([], other, 0, metavar=f"{other} {_json_type_name(fields[other].annotation)}")
-        shown.help = _input_help(fields[other])
+        shown.help = _input_help_text(fields[other])
         rest._group_actions.append(shown)  # pyright: ignore[reportPrivateUsage] - shown, not parsed
     groups[1:1] = [own, groups.pop()]
 
 
-def _input_help(field: "FieldInfo") -> str:
+def _input_help_text(field: "FieldInfo") -> str:
     """What an input is, and its default unless the description says it."""
     text = " ".join((field.description or "").replace(" ★", "").split())
     default = field.get_default(call_default_factory=True, validated_data={})
@@ -295,16 +313,16 @@ def _input_help(field: "FieldInfo") -> str:
     return text.strip().replace("%", "%%")
 
 
-def _scalar_type(annotation: Any) -> type | tuple[str, ...] | None:
+def _flag_type(annotation: Any) -> type | tuple[str, ...] | None:
     """str, int, float or bool for `T` or `T | None`, the values of a Literal of strings; None for anything else."""
     if annotation in (str, int, float, bool):
         return annotation
     values = get_args(annotation)
     if get_origin(annotation) is Annotated:
-        return _scalar_type(values[0])
+        return _flag_type(values[0])
     if get_origin(annotation) is Literal:
         return values if all(isinstance(value, str) for value in values) else None
-    kinds = {_scalar_type(a) for a in values if a is not type(None)}
+    kinds = {_flag_type(a) for a in values if a is not type(None)}
     return kinds.pop() if _is_union(annotation) and len(kinds) == 1 else None
 
 

@@ -15,13 +15,19 @@ from interlock.cli.render.output import (
     format_amount,
     format_count,
     format_duration,
-    format_path,
+    format_node_path,
     is_diff,
     one_line,
     shorten,
 )
+from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call, Client, Options, RunRow
-from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
+from interlock.engine.client.decision_lines import (
+    call_status,
+    deciders_line,
+    describe_choice,
+    format_clock,
+)
 from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
 from interlock.state.entry_points import has_part
@@ -40,25 +46,25 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 def draw_graph(
     workflow: "Pipeline | str",
-    shape: str,
+    image_format: str,
     depth: int,
     run: RunRow | None,
     call: str | None = None,
-    show: Sequence[str] | None = None,
+    node_groups: Sequence[str] | None = None,
 ) -> str | bytes:
     from interlock.engine.client.diagrams import GROUPS, render_diagram
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
-        life = Client.for_this_user().life(run.run, workflow, call) if run else None
-        return render_diagram(workflow, shape, depth, life=life)
-    path = Client.for_this_user().graph_path(run.run, _open_request_lines(run.run)) if run else None
-    return render_diagram(workflow, shape, depth, path, show=show or GROUPS)
+        life = Client.for_this_user().read_lifecycle(run.run, workflow, call) if run else None
+        return render_diagram(workflow, image_format, depth, life=life)
+    path = Client.for_this_user().read_graph_path(run.run, _open_request_lines(run.run)) if run else None
+    return render_diagram(workflow, image_format, depth, path, show=node_groups or GROUPS)
 
 
 def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
-    requests = Client.for_this_user().requests(run)
+    requests = Client.for_this_user().waiting_requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
         lines += [
@@ -78,21 +84,21 @@ def _wrap_reason(text: str) -> list[str]:
     )
 
 
-def export_run(run: RunRow, shape: str) -> str:
+def export_run(run: RunRow, export_format: str) -> str:
     """A run's export as html, md or json."""
-    record = Client.for_this_user().export(run.run)
-    if shape == "json":
+    record = Client.for_this_user().export_record(run.run)
+    if export_format == "json":
         return visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
-        workflow = Client(options).workflow(run.workflow, with_own_nodes=True)
+        workflow = Client(options).load_workflow(run.workflow, with_own_nodes=True)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     # Without the folder that draws, everything else of the run is exported.
     can_draw = has_part("diagrams")
-    drawn = draw_graph(workflow, "svg" if shape == "html" else "mermaid", 1, run) if can_draw else ""
+    drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run) if can_draw else ""
     text = drawn.decode() if isinstance(drawn, bytes) else drawn
-    return html_page(record, text) if shape == "html" else markdown_report(record, text)
+    return render_html_page(record, text) if export_format == "html" else render_markdown_report(record, text)
 
 
 class Part(NamedTuple):
@@ -119,7 +125,7 @@ class Part(NamedTuple):
     """What the page folds away; the report has the lines of it."""
 
 
-def html_page(record: Record, svg: str) -> str:
+def render_html_page(record: Record, svg: str) -> str:
     """Return the run as an HTML page. `svg`: its diagram; empty: none."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
@@ -133,7 +139,7 @@ def html_page(record: Record, svg: str) -> str:
     )
 
 
-def markdown_report(record: Record, mermaid: str) -> str:
+def render_markdown_report(record: Record, mermaid: str) -> str:
     """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return escape_controls(
         "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
@@ -159,7 +165,7 @@ def _run_parts(record: Record) -> Iterator[Part]:
     yield from _table_parts(
         "Decisions of people", ("when", "who", "what", "decision"), map(_decision_row, record["answered"])
     )
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_path(record["path"])))
+    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_node_path(record["path"])))
     yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
     used = _table_parts(
         "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
@@ -190,10 +196,12 @@ def _message_text(message: Record) -> str:
 
 
 def _is_context_message(message: Record) -> bool:
-    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_text(message))
+    return message["role"] == "system" or (
+        message.get("origin") == "context" and not _taken_back_text(message)
+    )
 
 
-def _undone_text(message: Record) -> str:
+def _taken_back_text(message: Record) -> str:
     """What a person took back, if the message tells the model that."""
     content: str | Sequence[Record] = message.get("content", "")
     parts = () if isinstance(content, str) else content
@@ -212,7 +220,7 @@ def _conversation_parts(record: Record) -> Iterator[Part]:
     for message in record["messages"]:
         if message["role"] == "tool" or _is_context_message(message):
             continue
-        if text := _undone_text(message):
+        if text := _taken_back_text(message):
             yield from (Part("soft", line) for line in text.splitlines())
             continue
         if message["role"] != said:
@@ -239,7 +247,7 @@ def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
-    decision = "".join(decision_words(item["kind"], item["choice"]))
+    decision = "".join(describe_choice(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
     return format_clock(item["at"]), item["by"], item["tool_name"], words
 
@@ -310,7 +318,6 @@ def _diff_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
-    from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
     plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())

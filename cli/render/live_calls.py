@@ -12,7 +12,7 @@ _PARTIAL = 10_000
 _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("–", "yellow")}
 
 
-def call_mark(event: ToolResultEvent) -> tuple[str, str]:
+def call_mark_and_colour(event: ToolResultEvent) -> tuple[str, str]:
     return _MARKS["error" if event.exit else event.status]
 
 
@@ -21,36 +21,36 @@ class RunningCall:
     """A call's output so far: its first and last lines, and how many there are."""
 
     summary: str
-    first: int = _HEAD
-    last: int = _TAIL
+    kept_first: int = _HEAD
+    kept_last: int = _TAIL
     lines: int = 0
     partial: str = ""
     head: list[str] = field(default_factory=list[str])
     tail: deque[str] = field(default_factory=deque[str])
     """The last lines of those after the first."""
 
-    def feed(self, text: str) -> list[str]:
+    def add_output(self, text: str) -> list[str]:
         """Add a piece of output; returns new lines that belong to the first ones."""
         *lines, self.partial = (self.partial + text).split("\n")
         self.partial = self.partial[-_PARTIAL:]
-        return self._take(lines)
+        return self._count_lines(lines)
 
-    def end(self) -> list[str]:
+    def end_output(self) -> list[str]:
         """Count an unterminated last line; returns it if it belongs to the first ones."""
         line, self.partial = self.partial, ""
-        return self._take([line] if line.strip() else [])
+        return self._count_lines([line] if line.strip() else [])
 
     @property
     def left_out(self) -> int:
         """Lines between the first and the last ones."""
         return self.lines - len(self.head) - len(self.tail)
 
-    def _take(self, lines: list[str]) -> list[str]:
+    def _count_lines(self, lines: list[str]) -> list[str]:
         self.lines += len(lines)
-        shown = lines[: self.first - len(self.head)]
+        shown = lines[: self.kept_first - len(self.head)]
         self.head += shown
-        self.tail += lines[len(shown) :][-self.last :]
-        while len(self.tail) > self.last:
+        self.tail += lines[len(shown) :][-self.kept_last :]
+        while len(self.tail) > self.kept_last:
             self.tail.popleft()
         return shown
 
@@ -63,7 +63,7 @@ class ProgressBar:
         """Empty: nothing is under way whose total is known."""
         self._workflow = self._of = ""
 
-    def feed(self, event: Progress | Finished | NodeStart) -> None:
+    def update(self, event: Progress | Finished | NodeStart) -> None:
         if isinstance(event, Progress):
             under_way = event.done < event.total or not event.total
             self.text, self._of = format_progress(event) if under_way else "", self._workflow

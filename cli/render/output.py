@@ -48,7 +48,7 @@ def redirect_output(results: TextIO, remarks: TextIO) -> Generator[None]:
         _page.reset(token)
 
 
-def stdout_paint() -> "Paint":
+def result_paint() -> "Paint":
     """Where a command's result goes: stdout, or the page of whoever called it."""
     return Paint(_result_stream())
 
@@ -58,13 +58,13 @@ def _result_stream() -> TextIO:
     return page[0] if page else own_stdout()
 
 
-def stderr_paint() -> "Paint":
+def remark_paint() -> "Paint":
     """Where a command's remarks go: stderr, or the page of whoever called it."""
     page = _page.get()
     return Paint(page[1] if page else sys.stderr)
 
 
-def input_stream() -> TextIO | None:
+def command_input() -> TextIO | None:
     """What a command reads; None: there is nobody and nothing to read."""
     return None if _page.get() else sys.stdin
 
@@ -74,32 +74,34 @@ class Paint:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.terminal = stream.isatty()
-        self.on = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.is_terminal = stream.isatty()
+        self.has_colours = (
+            self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
 
     def __call__(self, text: str, *styles: str) -> str:
-        if not self.on or not text:
+        if not self.has_colours or not text:
             return text
         return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
 
-    def print(self, line: str = "", *, reading: bool = False) -> None:
+    def print_line(self, line: str = "", *, keeps_lines: bool = False) -> None:
         """Write one line; control characters are escaped, except our own colours.
 
-        `reading`: the text has several lines, and only harmful characters are escaped.
+        `keeps_lines`: the text has several lines, and only harmful characters are escaped.
         """
-        parts = _OURS.split(line) if self.on else [line]
-        shown = [escape_controls(p) if reading else visible(p).replace("\n", "\\n") for p in parts[::2]]
+        parts = _OURS.split(line) if self.has_colours else [line]
+        shown = [escape_controls(p) if keeps_lines else visible(p).replace("\n", "\\n") for p in parts[::2]]
         colours = [*parts[1::2], ""]
         self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
 
-    def print_all(self, lines: Iterable[str], *, reading: bool = False) -> None:
+    def print_lines(self, lines: Iterable[str], *, keeps_lines: bool = False) -> None:
         for line in lines:
-            self.print(line, reading=reading)
+            self.print_line(line, keeps_lines=keeps_lines)
 
     @property
     def width(self) -> int:
         """Columns; 100 where there is no terminal."""
-        return shutil.get_terminal_size((100, 24)).columns if self.terminal else 100
+        return shutil.get_terminal_size((100, 24)).columns if self.is_terminal else 100
 
 
 def strip_terminal_codes(output: str) -> str:
@@ -118,7 +120,7 @@ def format_dollars(usd: float | None) -> str:
     return "—" if usd is None else f"${usd:.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
-def format_path(path: Iterable[tuple[str, int]]) -> str:
+def format_node_path(path: Iterable[tuple[str, int]]) -> str:
     """`turn → tools ×2 → turn`."""
     return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in path)
 
@@ -127,28 +129,28 @@ _NARROW = 10
 """Columns that a cut column of a table keeps."""
 
 
-def show_table(
+def print_table(
     rows: Sequence[Sequence[str]],
     header: Sequence[str] = (),
     flexible: Sequence[int] = (-1,),
-    piped: int | None = None,
+    max_width_in_pipe: int | None = None,
 ) -> None:
     """Aligned columns on stdout, as `table_lines` makes them."""
-    paint = stdout_paint()
-    paint.print_all(table_lines(rows, header, flexible, piped, paint=paint))
+    paint = result_paint()
+    paint.print_lines(table_lines(rows, header, flexible, max_width_in_pipe, paint=paint))
 
 
 def table_lines(
     rows: Sequence[Sequence[str]],
     header: Sequence[str] = (),
     flexible: Sequence[int] = (-1,),
-    piped: int | None = None,
+    max_width_in_pipe: int | None = None,
     *,
     paint: Paint,
 ) -> Iterator[str]:
     """Aligned columns; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line.
 
-    `piped`: the width that rows have to fit where there is no terminal; None: any.
+    `max_width_in_pipe`: the width that rows have to fit where there is no terminal; None: any.
     """
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
@@ -157,7 +159,7 @@ def table_lines(
     if not table:
         return
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    most = paint.width if paint.terminal else piped
+    most = paint.width if paint.is_terminal else max_width_in_pipe
     for column in flexible if most else ():
         over = sum(widths) + 2 * (len(widths) - 1) - (most or 0)
         widths[column] = max(widths[column] - max(over, 0), min(widths[column], _NARROW))
@@ -174,7 +176,7 @@ def write_json(value: Any, indent: int | None = None) -> None:
     stream.flush()
 
 
-def show_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     write_json(value, 2)
 
 
@@ -203,7 +205,7 @@ def _named_value_lines(name: str, part: Any) -> list[str]:
 
 def print_warnings(warnings: Iterable[str]) -> None:
     for line in warnings:
-        stderr_paint().print(f"warning: {one_line(line)}")
+        remark_paint().print_line(f"warning: {one_line(line)}")
 
 
 def close_stdout() -> None:

@@ -24,8 +24,8 @@ from interlock.engine.client.requests import (
     brief_arguments,
     describe_request,
     find_alike_outcomes,
-    request_name,
-    reviewed_plan,
+    plan_under_review,
+    request_number_or_id,
 )
 
 PREVIEW_LINES = 120
@@ -39,7 +39,7 @@ ALWAYS = {
 """Choice → flag of `resume`, and its label beside the command."""
 
 
-def request_screen_lines(
+def pending_request_lines(
     run: str, title: str, requests: Sequence[Request], paint: Paint, limit: int | None = PREVIEW_LINES
 ) -> Iterator[str]:
     """Everything a person needs to decide on a run, line by line; `limit`: lines per preview."""
@@ -92,14 +92,14 @@ def request_lines(
     count: str,
     paint: Paint,
     limit: int | None,
-    more: str,
-    drawn_apart: bool = False,
-    by_key: bool = False,
+    hidden_hint: str,
+    omits_preview: bool = False,
+    answered_by_key: bool = False,
 ) -> Iterator[str]:
     """What would happen, why it is asked, and what an always-choice would cover.
 
-    `more`: how to see the lines beyond `limit`. `drawn_apart`: the caller draws a diff or a plan.
-    `by_key`: it is answered with a key, and none stands for an always-choice beside all edits.
+    `hidden_hint`: how to see the lines beyond `limit`. `omits_preview`: the caller draws a diff or a plan.
+    `answered_by_key`: it is answered with a key, and none stands for an always-choice beside all edits.
     """
     words = describe_request(request)
     kind = "unknown outcome of " if words.is_unknown else ""
@@ -109,43 +109,47 @@ def request_lines(
         yield paint(f"  ! {words.note}", "yellow")
     asker = f" (sub-agent {words.agent})" if words.agent else ""
     yield f"  Why: {words.why}{asker}"
-    if not drawn_apart or words.shows == "text":
-        yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, more))
+    if not omits_preview or words.shows == "text":
+        yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, hidden_hint))
     yield from (f"    {line}" for line in _detail_lines(words, paint))
-    if words.always and not (by_key and EDITS in request["choices"]):
+    if words.always and not (answered_by_key and EDITS in request["choices"]):
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
         yield f"  Saved:  {words.saved}"
 
 
 def _grouped_outcome_lines(
-    requests: Sequence[Request], paint: Paint, limit: int | None, more: str
+    requests: Sequence[Request], paint: Paint, limit: int | None, hidden_hint: str
 ) -> Iterator[str]:
     """Unknown outcomes of one effect, a line each."""
     name = one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
     yield f"  Why: {describe_request(requests[0]).why}"
-    width = max(len(request_name(request)) for request in requests)
+    width = max(len(request_number_or_id(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
         about = brief_arguments(request["args"])
         about = about if limit is None else shorten(about, HEADLINE)
-        yield f"    {request_name(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
+        yield f"    {request_number_or_id(request):>{width}}  {about}   " + paint(
+            f"[{request['id']}]", "cyan"
+        )
     if limit is not None and len(requests) > limit // _OF_GROUP:
         left = len(requests) - limit // _OF_GROUP
-        yield paint(f"    … {left:,} more{more}", "yellow")
+        yield paint(f"    … {left:,} more{hidden_hint}", "yellow")
 
 
 _OF_GROUP = 6
 """A group shows so much less of its requests than a preview of its lines."""
 
 
-def _preview_lines(text: str, paint: Paint, limit: int | None, more: str) -> Iterator[str]:
+def _preview_lines(text: str, paint: Paint, limit: int | None, hidden_hint: str) -> Iterator[str]:
     lines = visible(text).splitlines()
     yield from (
-        islice(coloured_diff_lines(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
+        islice(coloured_diff_lines(text, paint), limit)
+        if paint.has_colours and is_diff(text)
+        else lines[:limit]
     )
     if limit is not None and len(lines) > limit:
-        yield paint(f"… {format_count(len(lines) - limit, 'more line')}{more}", "yellow")
+        yield paint(f"… {format_count(len(lines) - limit, 'more line')}{hidden_hint}", "yellow")
 
 
 def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:
@@ -162,13 +166,13 @@ def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:
         )
 
 
-def _detail_lines(words: RequestView, paint: Paint) -> Iterator[str]:
-    width = max((len(part.text) for part in words.parts), default=0)
-    for part in words.parts:
+def _detail_lines(view: RequestView, paint: Paint) -> Iterator[str]:
+    width = max((len(part.text) for part in view.parts), default=0)
+    for part in view.parts:
         verdict = paint(f"{part.decision:<5}", DECISION_COLOURS.get(part.decision, "dim"))
         yield f"· {part.text:<{width}}  {verdict} {paint(part.reason, 'dim')}"
-    for one in words.questions:
-        if words.headline != f"question: {one.text}":
+    for one in view.questions:
+        if view.headline != f"question: {one.text}":
             yield from one.text.splitlines()
         for number, option in enumerate(one.options, 1):
             yield f"  {number}. {option.label}  {paint(option.about, 'dim')}".rstrip()
@@ -176,7 +180,7 @@ def _detail_lines(words: RequestView, paint: Paint) -> Iterator[str]:
 
 def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every way to answer a request."""
-    start, name = f"interlock resume {run}", request_name(request)
+    start, name = f"interlock resume {run}", request_number_or_id(request)
     rows: list[tuple[str, str]] = []
     for way in answer_choices(request):
         if way.takes == "text":
@@ -188,7 +192,7 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
             flag, label = ALWAYS[way.choice]
             rows.append((label, f"{start} --approve {name} {flag}"))
         elif way.choice == "modify":
-            keys = ("plan", "approval_mode") if reviewed_plan(request) else request["args"]
+            keys = ("plan", "approval_mode") if plan_under_review(request) else request["args"]
             how = f"(in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})"
             rows.append(("change it", f"{start} --edit {name}   {how}"))
         elif way.choice == "reject":
@@ -203,12 +207,12 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 def _combined_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
     start = f"interlock resume {run}"
-    approvals = [request_name(r) for r in requests if r["kind"] == "approval"]
+    approvals = [request_number_or_id(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) > 1:
         mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
         yield f"All at once:  {paint(f'{start} --approve all', 'cyan')}"
         yield f"Or each:      {paint(f'{start} {mixed}', 'cyan')}"
-    outcomes = [request_name(r) for r in requests if r["kind"] == "outcome"]
+    outcomes = [request_number_or_id(r) for r in requests if r["kind"] == "outcome"]
     if len(outcomes) > 1:
         yield f"Do all again:  {paint(f'{start} --answer all=redo', 'cyan')}"
         yield f"Leave all:     {paint(f'{start} --answer all=skip', 'cyan')}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
+from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark_and_colour
 from interlock.cli.render.output import (
     Paint,
     escape_controls,
@@ -17,21 +17,21 @@ from interlock.cli.render.output import (
     notify_terminal,
     one_line,
     redact_secrets,
+    result_paint,
     shorten,
-    stdout_paint,
     strip_terminal_codes,
     write_json,
 )
-from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.views import View
 from interlock.cli.render.workflow_results import drop_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
     call_facts,
-    call_line,
+    call_summary_line,
     custom_event_line,
-    event_notice,
+    event_notice_line,
 )
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.services.process.stdout import own_stdout
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner as Drawn
 
 
-def _batch_of_request(request: str) -> str:
-    run, _, place = request.rpartition("-")
+def _batch_of_request_id(request_id: str) -> str:
+    run, _, place = request_id.rpartition("-")
     return f"{run}-{place.partition('.')[0]}"
 
 
@@ -89,19 +89,19 @@ class TextView(View):
         `for_people`: draw a workflow's result, also in a pipe; by default only on a terminal, and JSON elsewhere.
         """
         self._paint = Paint(sys.stderr)
-        self._streams = own_stdout().isatty()
-        self._for_people = self._streams if for_people is None else for_people
+        self._streams_answer = own_stdout().isatty()
+        self._for_people = self._streams_answer if for_people is None else for_people
         self._title, self._decided, self._verbose = title, decided, verbose
         self._ask = ask
-        self._tools = ToolLines(self._paint, self._line)
+        self._tools = ToolCallPrinter(self._paint, self._print_line)
         self._text = ""
         """The model's text since its last request."""
         self._printed = False
         """Whether `_text` is on the terminal already."""
         self._thought = ""
-        self._progress = Spinner(sys.stderr) if self._paint.terminal else None
+        self._spinner = Spinner(sys.stderr) if self._paint.is_terminal else None
         self._bar = ProgressBar()
-        self._said = ""
+        self._custom_line = ""
         """What a node of somebody's own graph wrote last."""
         self._lock = threading.Lock()
         self._ended = False
@@ -110,130 +110,130 @@ class TextView(View):
     def __call__(self, event: Event, /) -> None:
         with self._lock:
             if not self._ended:
-                self._show(event)
+                self._show_event(event)
 
     def flush(self) -> None:
         with self._lock:
             if not self._ended:
-                self._spin()
+                self._update_spinner()
 
-    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+    def ask_for_decisions(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         if self._ask is None:
             return []
         with self._lock:
-            self._end()
-            self._intermediate()
+            self._end_view()
+            self._flush_intermediate_text()
             decisions = self._ask(outcome.run, requests, self._paint)
             self._decided = [decision.approval for decision in decisions]
             self._ended = not decisions
         return decisions
 
-    def finish(self, outcome: Outcome) -> None:
+    def show_outcome(self, outcome: Outcome) -> None:
         with self._lock:
-            self._end()
-            self._answer(outcome)
+            self._end_view()
+            self._print_answer(outcome)
             for warning in [w for w in outcome.warnings if w not in self._warned]:
-                self._line(self._paint(f"warning: {one_line(warning)}", "yellow"))
+                self._print_line(self._paint(f"warning: {one_line(warning)}", "yellow"))
             if outcome.status == "waiting":
-                self._waiting(outcome)
+                self._print_pending_requests(outcome)
             elif outcome.error:
                 kind, message = outcome.error.get("type", "error"), outcome.error.get("message", "")
-                self._line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
+                self._print_line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
             elif outcome.exit_code:
-                self._line(f"interlock: the run stopped: {outcome.status.replace('_', ' ')}")
+                self._print_line(f"interlock: the run stopped: {outcome.status.replace('_', ' ')}")
             way = outcome.resume_command
             if way and outcome.status != "waiting" and way not in str(outcome.error):
-                self._line(f"Go on with: {way}")
+                self._print_line(f"Go on with: {way}")
 
-    def failed(self, error: InterlockError) -> None:  # noqa: ARG002 - the caller prints the line
+    def show_failure(self, error: InterlockError) -> None:  # noqa: ARG002 - the caller prints the line
         with self._lock:
-            self._end()
+            self._end_view()
 
-    def _show(self, event: Event) -> None:
+    def _show_event(self, event: Event) -> None:
         if isinstance(event, AgentBlocked) and not event.agent:
-            self._intermediate()  # a blocked answer isn't the result
-        if line := event_notice(event, self._verbose):
-            self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
+            self._flush_intermediate_text()  # a blocked answer isn't the result
+        if line := event_notice_line(event, self._verbose):
+            self._print_line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
                 pass  # a sub-agent's text is no answer; its result is the call's
             case AgentStart() | AgentEnd():
-                self._tools.agent(event)
+                self._tools.print_agent(event)
             case MessageEvent(role="assistant"):
-                self._message(event)
+                self._show_message(event)
             case Thought():
                 self._thought += event.content
             case ToolUse():
                 if not event.agent:
-                    self._intermediate()
-                self._tools.begin(event)
+                    self._flush_intermediate_text()
+                self._tools.record_call(event)
             case ToolStart():
-                self._tools.begin(event)
+                self._tools.record_call(event)
             case ToolOutput():
-                self._tools.output(event)
+                self._tools.print_output(event)
             case ToolResultEvent():
-                self._tools.result(event)
+                self._tools.print_result(event)
             case InvalidStream() | LoopDetected() if not event.agent:
                 self._text, self._printed = "", False
             case ErrorEvent() if (
                 event.message not in self._warned
             ):  # each drive of a run begins with its warnings
                 self._warned.add(event.message)
-                self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
+                self._print_line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
             case NotificationEvent():
                 notify_terminal(event, sys.stderr)
             case _:
-                self._note(event)
+                self._track_other_event(event)
 
-    def _note(self, event: Event) -> None:
+    def _track_other_event(self, event: Event) -> None:
         """Handle events that only move the spinner, or are for --verbose."""
         if isinstance(event, Progress | Finished | NodeStart):
-            self._bar.feed(event)
-        if isinstance(event, Progress) and event.what == SAVING and not self._progress:
+            self._bar.update(event)
+        if isinstance(event, Progress) and event.what == SAVING and not self._spinner:
             line = "Saving the files before the first change. It takes long once, in a large folder."
             if line not in self._warned:
                 self._warned.add(line)
-                self._line(self._paint(line, "dim"))
+                self._print_line(self._paint(line, "dim"))
         if isinstance(event, CustomEvent):
-            self._said = custom_event_line(event)
+            self._custom_line = custom_event_line(event)
         elif isinstance(event, Finished):
             if self._verbose and self._thought:
-                self._line(self._paint(self._thought.strip(), "dim"), reading=True)
+                self._print_line(self._paint(self._thought.strip(), "dim"), reading=True)
             self._thought = ""
-            if self._progress:
-                self._progress.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
+            if self._spinner:
+                self._spinner.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
         elif isinstance(event, NodeStart):
-            if self._progress:
-                self._progress.node = f"{event.workflow} › {event.node}"
-            self._said = ""
+            if self._spinner:
+                self._spinner.node = f"{event.workflow} › {event.node}"
+            self._custom_line = ""
             if event.node == "continue":
-                self._intermediate()
+                self._flush_intermediate_text()
 
-    def _message(self, event: MessageEvent) -> None:
+    def _show_message(self, event: MessageEvent) -> None:
         if not event.delta:
             if self._text:
                 return  # the full text of what streamed in pieces
             self._text = event.content
         else:
             self._text += event.content
-        if self._streams:
-            self._hide()
+        if self._streams_answer:
+            self._hide_spinner()
             own_stdout().write(escape_controls(event.content))
             own_stdout().flush()
             self._printed = True
 
-    def _intermediate(self) -> None:
+    def _flush_intermediate_text(self) -> None:
         """Text before calls isn't the answer: it goes to stderr where stdout isn't a terminal."""
         if self._text.strip():
             if self._printed:
                 self._break_line()
             else:
-                self._line(self._text.strip(), reading=True)
+                self._print_line(self._text.strip(), reading=True)
         self._text, self._printed = "", False
 
-    def _answer(self, outcome: Outcome) -> None:
+    def _print_answer(self, outcome: Outcome) -> None:
         if outcome.workflow not in ("main", "task"):
-            self._result(outcome)
+            self._print_result(outcome)
             return
         response = str(outcome.output.get("response") or "")
         if self._printed:
@@ -241,16 +241,16 @@ class TextView(View):
             if self._text.strip() == response.strip():
                 return  # streamed already
         if response and outcome.status != "waiting":
-            shown = escape_controls(response) if self._streams else response
+            shown = escape_controls(response) if self._streams_answer else response
             own_stdout().write(shown if shown.endswith("\n") else shown + "\n")
             own_stdout().flush()
 
-    def _result(self, outcome: Outcome) -> None:
+    def _print_result(self, outcome: Outcome) -> None:
         if self._printed:
             self._break_line()
         if outcome.shown and self._for_people:
-            left, paint = drop_shown_text(outcome.shown, self._text if self._printed else ""), stdout_paint()
-            paint.print_all(result_lines(outcome.workflow, left, paint), reading=True)
+            left, paint = drop_shown_text(outcome.shown, self._text if self._printed else ""), result_paint()
+            paint.print_lines(result_lines(outcome.workflow, left, paint), keeps_lines=True)
         elif outcome.shown:
             write_json(outcome.shown, 2)
 
@@ -259,86 +259,91 @@ class TextView(View):
             own_stdout().write("\n")
             own_stdout().flush()
 
-    def _waiting(self, outcome: Outcome) -> None:
-        self._line("")
+    def _print_pending_requests(self, outcome: Outcome) -> None:
+        self._print_line("")
         # Questions and plans come up while a batch runs: what was decided of it has been applied by then.
         approvals = (r for r in outcome.pending if r["kind"] == "approval" and r["tool_name"] != PLAN_REVIEW)
-        unfinished = {_batch_of_request(request["id"]) for request in approvals}
-        if kept := sum(_batch_of_request(name) in unfinished for name in self._decided):
+        unfinished = {_batch_of_request_id(request["id"]) for request in approvals}
+        if kept := sum(_batch_of_request_id(name) in unfinished for name in self._decided):
             what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
-            self._line(f"{what} kept. Calls of one batch run when all of them are decided.")
-        for line in request_screen_lines(
+            self._print_line(f"{what} kept. Calls of one batch run when all of them are decided.")
+        for line in pending_request_lines(
             outcome.run, redact_secrets(self._title), outcome.pending, self._paint
         ):
-            self._line(line)
+            self._print_line(line)
 
-    def _line(self, text: str, reading: bool = False) -> None:
-        self._hide()
-        self._paint.print(text, reading=reading)
+    def _print_line(self, text: str, reading: bool = False) -> None:
+        self._hide_spinner()
+        self._paint.print_line(text, keeps_lines=reading)
         sys.stderr.flush()
 
-    def _spin(self) -> None:
+    def _update_spinner(self) -> None:
         mid_line = self._printed and not self._text.endswith("\n")
-        if self._progress and not mid_line:
-            self._progress.detail = self._bar.text or self._tools.running or self._said
-            self._progress.show()
+        if self._spinner and not mid_line:
+            self._spinner.detail = self._bar.text or self._tools.running_summaries or self._custom_line
+            self._spinner.show()
 
-    def _hide(self) -> None:
-        if self._progress:
-            self._progress.hide()
+    def _hide_spinner(self) -> None:
+        if self._spinner:
+            self._spinner.hide()
 
-    def _end(self) -> None:
+    def _end_view(self) -> None:
         self._ended = True
-        self._hide()
+        self._hide_spinner()
 
 
-class ToolLines:
+class ToolCallPrinter:
     def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
         self._paint, self._line = paint, line
         self._calls: dict[tuple[str, str], RunningCall] = {}
         """By agent and call id, which is unique per agent."""
 
     @property
-    def running(self) -> str:
+    def running_summaries(self) -> str:
         """Summaries of calls in flight, for the spinner."""
         return ", ".join(call.summary for call in self._calls.values())
 
-    def agent(self, event: AgentStart | AgentEnd) -> None:
+    def print_agent(self, event: AgentStart | AgentEnd) -> None:
         if isinstance(event, AgentStart):
-            self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
+            self._line(
+                self._cut_to_width(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}")
+            )
         else:
             self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end_line(event)}")
 
-    def begin(self, event: ToolUse | ToolStart) -> None:
+    def record_call(self, event: ToolUse | ToolStart) -> None:
         """Record a call that was requested or started; its arguments may have been changed in between."""
-        self._calls[event.agent, event.tool_id] = RunningCall(call_line(event))
+        self._calls[event.agent, event.tool_id] = RunningCall(call_summary_line(event))
 
-    def output(self, event: ToolOutput) -> None:
+    def print_output(self, event: ToolOutput) -> None:
         call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
         if not call.lines and not call.partial:
-            self._line(self._paint("● ", "cyan") + self._cut(call.summary))
-        for line in call.feed(event.text):
-            self._output_line(line)
+            self._line(self._paint("● ", "cyan") + self._cut_to_width(call.summary))
+        for line in call.add_output(event.text):
+            self._print_output_line(line)
 
-    def result(self, event: ToolResultEvent) -> None:
+    def print_result(self, event: ToolResultEvent) -> None:
         call = self._calls.pop((event.agent, event.tool_id), None) or RunningCall("")
-        for line in call.end():
-            self._output_line(line)
+        for line in call.end_output():
+            self._print_output_line(line)
         if call.left_out > 0:
             self._line(self._paint(f"  │ … {format_count(call.left_out, 'line')}", "dim"))
         for line in call.tail:
-            self._output_line(line)
-        mark, style = call_mark(event)
+            self._print_output_line(line)
+        mark, style = call_mark_and_colour(event)
         facts = "".join(f" · {fact}" for fact in call_facts(event))
         less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
-        self._line(self._paint(mark, style) + " " + self._cut(self._cut(call_line(event), less + 2) + facts))
+        line = self._cut_to_width(self._cut_to_width(call_summary_line(event), less + 2) + facts)
+        self._line(f"{self._paint(mark, style)} {line}")
 
-    def _output_line(self, line: str) -> None:
-        self._line(self._paint(f"  │ {self._cut(strip_terminal_codes(line), 4)}", "dim"), reading=True)
+    def _print_output_line(self, line: str) -> None:
+        self._line(
+            self._paint(f"  │ {self._cut_to_width(strip_terminal_codes(line), 4)}", "dim"), reading=True
+        )
 
-    def _cut(self, text: str, less: int = 2) -> str:
+    def _cut_to_width(self, text: str, margin: int = 2) -> str:
         """Cut to the terminal's width; not cut where output goes to a file."""
-        return shorten(text, self._paint.width - less) if self._paint.terminal else text
+        return shorten(text, self._paint.width - margin) if self._paint.is_terminal else text
 
 
 class Spinner:
@@ -388,7 +393,7 @@ class Spinner:
 @contextmanager
 def show_spinner(what: str) -> Generator[Callable[[str], None]]:
     """Show a spinner on a terminal's stderr while the block runs; call the result with how far it is."""
-    spinner = Spinner(sys.stderr, what) if Paint(sys.stderr).terminal else None
+    spinner = Spinner(sys.stderr, what) if Paint(sys.stderr).is_terminal else None
 
     def show(detail: str) -> None:
         if spinner:

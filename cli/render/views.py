@@ -48,30 +48,30 @@ class View(Protocol):
     def flush(self) -> None:
         """Show the events so far."""
 
-    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
+    def ask_for_decisions(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
         """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
         return []
 
-    def finish(self, outcome: Outcome) -> None:
+    def show_outcome(self, outcome: Outcome) -> None:
         """Show how the run ended, or what it waits for."""
 
-    def failed(self, error: InterlockError) -> None:
+    def show_failure(self, error: InterlockError) -> None:
         """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
 
 
 class JsonView(View):
-    def finish(self, outcome: Outcome) -> None:
-        write_json(outcome_object(outcome), 2)
+    def show_outcome(self, outcome: Outcome) -> None:
+        write_json(outcome_fields(outcome), 2)
 
-    def failed(self, error: InterlockError) -> None:
-        write_json({"error": error_object(error)}, 2)
+    def show_failure(self, error: InterlockError) -> None:
+        write_json({"error": error_fields(error)}, 2)
 
 
 class StreamJsonView(View):
     """One event per line, the result last."""
 
-    def __init__(self, now: Callable[[], str] = utc_timestamp) -> None:
-        self._now = now
+    def __init__(self, timestamp: Callable[[], str] = utc_timestamp) -> None:
+        self._now = timestamp
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._ended = False
@@ -79,17 +79,19 @@ class StreamJsonView(View):
     def __call__(self, event: "Event", /) -> None:
         if event.type == "result":
             return  # `finish` writes it: an event may come late, or never
-        self._write(event_object(event))
+        self._queue_line(event_fields(event))
 
-    def finish(self, outcome: Outcome) -> None:
-        result = outcome_object(outcome)
+    def show_outcome(self, outcome: Outcome) -> None:
+        result = outcome_fields(outcome)
         result.pop("session_id", None)
         word = {"done": "success", "waiting": "waiting"}.get(outcome.status, "error")
-        self._write({"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, last=True)
+        self._queue_line(
+            {"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, is_last=True
+        )
 
-    def failed(self, error: InterlockError) -> None:
-        result = {"status": "error", "error": error_object(error), "stats": {}}
-        self._write({"type": "result", **result}, last=True)
+    def show_failure(self, error: InterlockError) -> None:
+        result = {"status": "error", "error": error_fields(error), "stats": {}}
+        self._queue_line({"type": "result", **result}, is_last=True)
 
     def flush(self) -> None:
         with self._lock:
@@ -98,17 +100,17 @@ class StreamJsonView(View):
             stream.write("".join(lines))
             stream.flush()
 
-    def _write(self, value: dict[str, Any], last: bool = False) -> None:
+    def _queue_line(self, value: dict[str, Any], is_last: bool = False) -> None:
         with self._lock:
             if not self._ended:
                 line = {"type": value.pop("type"), "timestamp": self._now(), **value}
                 self._waiting.append(visible_json(line) + "\n")
-                self._ended = last
-        if last:
+                self._ended = is_last
+        if is_last:
             self.flush()
 
 
-def event_object(event: "Event") -> dict[str, Any]:
+def event_fields(event: "Event") -> dict[str, Any]:
     """An event in `stream-json` format, without empty optional fields."""
     fields = event.model_dump(mode="json")
     for key in ("agent", "delta", "error", "route", *_OPTIONAL_FIELDS.get(event.type, ())):
@@ -117,7 +119,7 @@ def event_object(event: "Event") -> dict[str, Any]:
     return fields
 
 
-def outcome_object(outcome: Outcome) -> dict[str, Any]:
+def outcome_fields(outcome: Outcome) -> dict[str, Any]:
     result: dict[str, Any] = {"session_id": outcome.run}
     if outcome.workflow in _CONVERSATIONS:
         result["response"] = outcome.output.get("response", "")
@@ -140,7 +142,7 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     return result
 
 
-def error_object(error: InterlockError) -> dict[str, Any]:
+def error_fields(error: InterlockError) -> dict[str, Any]:
     """`{type, message, code, field?}`"""
     field = getattr(error, "field", "")
     fields = {"type": error.kind, "message": str(error), "code": error.exit_code}

@@ -77,7 +77,7 @@ def _change_lines(removed: Sequence[str], added: Sequence[str], old: int, new: i
     """Removed lines, then added ones; in matching lines only the words that differ are marked."""
     marks_old: dict[int, Pieces] = {}
     marks_new: dict[int, Pieces] = {}
-    for i, j in _pair_lines(removed, added):
+    for i, j in _pair_similar_lines(removed, added):
         if marks := _mark_changed_words(removed[i], added[j]):
             marks_old[i], marks_new[j] = marks
     for i, line in enumerate(removed):
@@ -86,7 +86,7 @@ def _change_lines(removed: Sequence[str], added: Sequence[str], old: int, new: i
         yield DiffLine("added", marks_new.get(j, ((line, False),)), new + j)
 
 
-def _pair_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _pair_similar_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Pair lines one by one if there are equally many, else each with the likest one below the last pair."""
     if len(removed) == len(added):
         yield from zip(range(len(removed)), range(len(added)), strict=True)

@@ -21,14 +21,16 @@ def result_lines(workflow: str, output: Output, paint: Paint) -> Iterator[str]:
         yield from readable_lines(output)
 
 
-def drop_shown_text(output: Output, shown: str) -> dict[str, Any]:
+def drop_shown_text(output: Output, shown_text: str) -> dict[str, Any]:
     """The output without the text that was shown while the run went on."""
-    return {name: "" if shown and value == shown else value for name, value in output.items()}
+    return {name: "" if shown_text and value == shown_text else value for name, value in output.items()}
 
 
 def _edit_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["diff"]:
-        yield from coloured_diff_lines(output["diff"], paint) if paint.on else output["diff"].splitlines()
+        yield from (
+            coloured_diff_lines(output["diff"], paint) if paint.has_colours else output["diff"].splitlines()
+        )
     facts = [output["status"].replace("_", " ")]
     facts += [f"found by: {output['strategy']}"] if output["strategy"] else []
     facts += [format_count(output["occurrences"], "place")] if output["occurrences"] else []

@@ -27,9 +27,9 @@ from prompt_toolkit.widgets import SearchToolbar
 from interlock.cli.render.output import close_stdout, notify_terminal, redact_secrets
 from interlock.cli.session import decision_panel, external_programs
 from interlock.cli.session.command_actions import apply_settings
-from interlock.cli.session.commands import command_offers, handle_line, is_slash_command
-from interlock.cli.session.completion import Files, SessionCompleter, open_files
-from interlock.cli.session.decision_panel import MenuKeys, Panel
+from interlock.cli.session.commands import command_completions, handle_line, is_slash_command
+from interlock.cli.session.completion import SessionCompleter, WorkspaceFiles, open_folder_workspace
+from interlock.cli.session.decision_panel import DecisionPanel, MenuKeys
 from interlock.cli.session.input_line import (
     STYLE,
     InputHistory,
@@ -42,8 +42,13 @@ from interlock.cli.session.input_line import (
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
-from interlock.cli.session.status import Readings, status_line
-from interlock.cli.session.terminal_output import HeldOutput, handle_once, split_portion, terminal_size
+from interlock.cli.session.status import FigureReader, status_line
+from interlock.cli.session.terminal_output import (
+    BatchedOutput,
+    run_once_after_render,
+    split_printed_portion,
+    terminal_size,
+)
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import switch_to_next_approval_mode
@@ -70,28 +75,31 @@ class App:
         self.screen = Screen(terminal_size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
         self.session.take = lambda text: handle_line(self.session, text)
-        self.screen.changed = self.paint
-        self.panel: Panel | None = None
-        self._waiting: Collection[str] = ()
+        self.screen.changed = self.schedule_painting
+        self.panel: DecisionPanel | None = None
+        self._undecided: Collection[str] = ()
         """Ids of requests still undecided."""
         self.picker: Picker | None = None
         self.pastes = Pastes()
-        self.session.images = self.pastes.images
-        self.buffer = self._input_buffer()
+        self.session.images = self.pastes.images_in
+        self.buffer = self._build_input_buffer()
         self._search = SearchToolbar()
-        self._figures = Readings(options.home)
+        self._figures = FigureReader(options.home)
         self._hint, self._interrupted_at = "", -_AGAIN_S
-        self._menu = MenuKeys(self.buffer, self._panel, self.session.failed, self.paint)
-        self._above = ""
+        self._menu = MenuKeys(self.buffer, self._require_panel, self.session.failed, self.schedule_painting)
+        self._unprinted = ""
         """Output still to be printed above."""
         self._live = ANSI("")
-        self._painted_at, self._due = 0.0, False
+        self._painted_at, self._painting_scheduled = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.output = HeldOutput(sys.stdout)
+        self.output = BatchedOutput(sys.stdout)
         self.app: Application[None] = Application(
-            layout=Layout(self._layout(), focused_element=self._input),
+            layout=Layout(self._build_layout(), focused_element=self._input),
             key_bindings=merge_key_bindings(
-                [build_input_keys(self.session, self.buffer, self.pastes, self._next_mode), self._keys()]
+                [
+                    build_input_keys(self.session, self.buffer, self.pastes, self._switch_approval_mode),
+                    self._build_keys(),
+                ]
             ),
             style=STYLE,
             input=SessionInput(sys.stdin),
@@ -99,14 +107,14 @@ class App:
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )
         self.app.ttimeoutlen, self.app.timeoutlen = 0.05, 0.3  # Esc alone; Esc before another key
-        self.app.key_processor.before_key_press += self._pressed
+        self.app.key_processor.before_key_press += self._note_key_press
 
-    async def run(self, prompt: str, run: str | None) -> None:
+    async def run_until_left(self, prompt: str, run: str | None) -> None:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self.exit)
+            self._loop.add_signal_handler(number, self.end_session)
 
-        self._spin = self._loop.call_soon(self.paint)
+        self._spin = self._loop.call_soon(self.schedule_painting)
         before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
 
         def begin() -> None:
@@ -119,9 +127,11 @@ class App:
             self.app.key_processor.feed_multiple(before)
             self.app.key_processor.process_keys()
 
-        self.app.after_render += handle_once(self.app, begin)
-        self._loop.set_exception_handler(self._bug)
-        watches = [asyncio.ensure_future(work) for work in (self._watch(), self.session.watch())]
+        self.app.after_render += run_once_after_render(self.app, begin)
+        self._loop.set_exception_handler(self._show_bug)
+        watches = [
+            asyncio.ensure_future(work) for work in (self._refresh_status_line(), self.session.watch())
+        ]
         try:
             await self.app.run_async(set_exception_handler=False)
         except EOFError:
@@ -131,92 +141,94 @@ class App:
                 watch.cancel()
             await self.session.close()
             self._figures.close()
-            self.output.write_raw((self._above + self.screen.finished()).replace("\n", "\r\n"))
+            self.output.write_raw((self._unprinted + self.screen.take_finished()).replace("\n", "\r\n"))
             self.output.flush()
 
-    def _bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _show_bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Show a bug as one line; the session stays usable."""
         self.session.failed(as_bug_error(context.get("exception") or context["message"]))
 
     # What the session calls
 
-    def exit(self) -> None:
+    def end_session(self) -> None:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
-    def paint(self) -> None:
+    def schedule_painting(self) -> None:
         """Schedule a painting. Thread-safe, and cheap if one is scheduled already."""
-        if not self._due and self._loop is not None:
-            self._due = True
-            self._loop.call_soon_threadsafe(self._schedule)
+        if not self._painting_scheduled and self._loop is not None:
+            self._painting_scheduled = True
+            self._loop.call_soon_threadsafe(self._schedule_next_frame)
 
-    def ring(self, event: NotificationEvent) -> None:
+    def notify_person(self, event: NotificationEvent) -> None:
         if self._loop is not None:  # between two paintings
             self._loop.call_soon_threadsafe(notify_terminal, event, sys.stdout)
 
     async def decide(self, _run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         """Ask for decisions on the requests; those without one are left for later."""
-        self._waiting, draft = {request["id"] for request in requests}, ""
+        self._undecided, draft = {request["id"] for request in requests}, ""
 
-        async def ask(panel: Panel) -> list[Decision]:
+        async def ask(panel: DecisionPanel) -> list[Decision]:
             nonlocal draft
-            await self._menu.quiet()
+            await self._menu.wait_until_quiet()
             draft = self.buffer.text or draft
             self.buffer.reset()
             self.app.vi_state.input_mode = InputMode.INSERT
             self.panel = panel
-            self._menu.forget()
-            self.still_asked(self._waiting)
-            self.paint()
+            self._menu.forget_held_key()
+            self.still_asked(self._undecided)
+            self.schedule_painting()
             try:
                 return await panel.decided
             finally:
                 self.panel = None
 
         try:
-            return await decision_panel.ask_decisions(requests, self.screen, self, self.color, ask)
+            return await decision_panel.ask_for_decisions(requests, self.screen, self, self.color, ask)
         finally:
             self.buffer.document = Document(self.buffer.text or draft)
 
-    async def view(self, requests: Sequence[Request], /) -> None:
+    async def show_in_pager(self, requests: Sequence[Request], /) -> None:
         lines = [*decision_panel.full_request_lines(requests, self.screen.width)]
         text = self.screen.render_to_ansi(lines)
-        if not await self.handed_over(lambda: external_programs.show_in_pager(text)):
-            self.screen.lines(lines)
+        if not await self.run_in_whole_terminal(lambda: external_programs.show_in_pager(text)):
+            self.screen.show_lines(lines)
 
-    async def compare(self, requests: Sequence[Request], /) -> None:
-        await self.handed_over(lambda: external_programs.open_difftool(requests, self.session.workspace))
+    async def open_difftool(self, requests: Sequence[Request], /) -> None:
+        await self.run_in_whole_terminal(
+            lambda: external_programs.open_difftool(requests, self.session.workspace)
+        )
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request was decided elsewhere."""
-        self._waiting = waiting
+        self._undecided = waiting
         if self.panel is not None and not {r["id"] for r in self.panel.requests} <= {*waiting}:
-            self.screen.note("Decided in another terminal.")
-            self.panel.withdraw()
+            self.screen.show_note("Decided in another terminal.")
+            self.panel.withdraw_question()
 
-    async def handed_over(self, work: Callable[[], T]) -> T:
+    async def run_in_whole_terminal(self, work: Callable[[], T]) -> T:
         """Do something that needs the whole terminal, such as an editor, in its own thread."""
         return await run_in_terminal(work, in_executor=True)
 
-    async def pick(
-        self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
+    async def pick_row(
+        self, title: str, rows: Sequence[Row], marked: int = 0, text_reader: Iterable[None] = ()
     ) -> Row | None:
-        self.picker = Picker(title, rows, lambda: terminal_size().columns, at)
+        self.picker = Picker(title, rows, lambda: terminal_size().columns, marked)
         self.app.layout.focus(self.picker.input)
-        self.paint()
-        self.picker.read(reading, self.paint)
+        self.schedule_painting()
+        self.picker.read_texts_in_thread(text_reader, self.schedule_painting)
         try:
             return await self.picker.chosen
         finally:
             self.picker = None
             self.app.layout.focus(self._input)
-            self.paint()
+            self.schedule_painting()
 
-    async def confirm(self, question: str) -> bool:
-        picked = await self.pick(question, [Row("no", value=False), Row("yes", value=True)])
+    async def ask_yes_or_no(self, question: str) -> bool:
+        picked = await self.pick_row(question, [Row("no", value=False), Row("yes", value=True)])
         return bool(picked and picked.value)
 
-    def suggest(self, text: str) -> None:
+    def suggest_prompt(self, text: str) -> None:
         """Put text into an empty input line, for the person to change and send."""
         if not self.buffer.text:
             self.buffer.document = Document(text)
@@ -225,64 +237,65 @@ class App:
         """Put queued prompts back into the input line, before what is typed."""
         self.buffer.document = Document("\n\n".join([*texts, *filter(None, [self.buffer.text])]))
 
-    def _input_buffer(self) -> Buffer:
+    def _build_input_buffer(self) -> Buffer:
         session = self.session
         history = InputHistory(session.home, session.workspace, self.pastes, redact_secrets)
         completer = SessionCompleter(
-            lambda name: command_offers(session, name), Files(lambda: open_files(session.workspace))
+            lambda name: command_completions(session, name),
+            WorkspaceFiles(lambda: open_folder_workspace(session.workspace)),
         )
-        return build_input_buffer(self._sent, completer, history, self.pastes)
+        return build_input_buffer(self._handle_sent_line, completer, history, self.pastes)
 
-    def _sent(self, text: str) -> None:
+    def _handle_sent_line(self, text: str) -> None:
         """Handle a sent line: an answer that a question waits for, else as at any time."""
-        if self.panel is not None and self.panel.asks_for and not is_slash_command(text):
-            self.panel.say(text)
+        if self.panel is not None and self.panel.text_wanted and not is_slash_command(text):
+            self.panel.take_typed_text(text)
         else:
             handle_line(self.session, text)
 
-    def _next_mode(self) -> None:
+    def _switch_approval_mode(self) -> None:
         switch_to_next_approval_mode(self.session)
-        self.paint()
+        self.schedule_painting()
 
-    async def _watch(self) -> None:
+    async def _refresh_status_line(self) -> None:
         """Keep the status line's outside figures up to date."""
         while True:
-            if await asyncio.to_thread(self._figures.read, self.session):
-                self.paint()
+            if await asyncio.to_thread(self._figures.refresh, self.session):
+                self.schedule_painting()
             await asyncio.sleep(_WATCH_S)
 
     # Painting
 
-    def _schedule(self) -> None:
+    def _schedule_next_frame(self) -> None:
         assert self._loop is not None
-        self._loop.call_later(max(self._painted_at + FRAME_S - time.monotonic(), 0), self._paint)
+        self._loop.call_later(max(self._painted_at + FRAME_S - time.monotonic(), 0), self._paint_now)
 
-    def _paint(self) -> None:
-        self._due, self._painted_at = False, time.monotonic()
+    def _paint_now(self) -> None:
+        self._painting_scheduled, self._painted_at = False, time.monotonic()
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
         self.screen.resize(terminal_size().columns)
-        self._above += self.screen.finished()
-        self._live = ANSI(self.screen.live(max(terminal_size().rows // 2, 3)))
-        now, self._above = split_portion(self._above)
+        self._unprinted += self.screen.take_finished()
+        self._live = ANSI(self.screen.live_text(max(terminal_size().rows // 2, 3)))
+        now, self._unprinted = split_printed_portion(self._unprinted)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(
             terminal_size().columns, terminal_size().rows
         ).preferred
-        with self.output.held():
+        with self.output.hold_writes():
             if now or (rendered and wanted < rendered.height):
                 self.app.renderer.erase(leave_alternate_screen=False)
                 self.output.write_raw(now.replace("\n", "\r\n"))
             self.app._redraw()  # pyright: ignore[reportPrivateUsage] - `invalidate` paints later
-        if self._above:
-            self.paint()
+        if self._unprinted:
+            self.schedule_painting()
         elif self._loop and self.session.busy and self.panel is None:
             self._spin.cancel()
-            self._spin = self._loop.call_later(_SPIN_S, self.paint)
+            self._spin = self._loop.call_later(_SPIN_S, self.schedule_painting)
 
     # Layout
 
-    def _layout(self) -> HSplit:
+    def _build_layout(self) -> HSplit:
         self._input = Window(
             build_input_control(self.buffer, self._search.control),
             height=lambda: Dimension(min=1, max=max(terminal_size().rows // 2, 1)),
@@ -297,12 +310,14 @@ class App:
             [
                 Window(FormattedTextControl(lambda: self._live), **lines),
                 ConditionalContainer(
-                    Window(FormattedTextControl(self._queued), style="class:queue", **lines),
+                    Window(FormattedTextControl(self._queued_prompt_lines), style="class:queue", **lines),
                     Condition(lambda: bool(self.session.queue)),
                 ),
                 ConditionalContainer(
                     Window(
-                        FormattedTextControl(lambda: self._panel().lines(terminal_size().columns)),
+                        FormattedTextControl(
+                            lambda: self._require_panel().menu_lines(terminal_size().columns)
+                        ),
                         dont_extend_height=True,
                         wrap_lines=True,
                     ),
@@ -312,68 +327,70 @@ class App:
                 DynamicContainer(lambda: self.picker.container if self.picker else Window(height=0)),
                 self._search,
                 CompletionsMenu(max_height=8),
-                Window(FormattedTextControl(self._status), height=1, **lines),
+                Window(FormattedTextControl(self._status_text), height=1, **lines),
             ]
         )
 
-    def _queued(self) -> StyleAndTextTuples:
+    def _queued_prompt_lines(self) -> StyleAndTextTuples:
         return [
             ("fg:ansibrightblack", f"  queued: {text.splitlines()[0][:200]}\n") for text in self.session.queue
         ]
 
-    def _status(self) -> StyleAndTextTuples:
+    def _status_text(self) -> StyleAndTextTuples:
         """The status line, or a hint about what to press for as long as it applies."""
         if self._hint:
             return [("class:dim", self._hint)]
-        return status_line(self._figures.of(self.session), terminal_size().columns)
+        return status_line(self._figures.figures_of_session(self.session), terminal_size().columns)
 
     # Keys
 
-    def _pressed(self, _: object) -> None:
-        at = self._menu.pressed()
+    def _note_key_press(self, _: object) -> None:
+        at = self._menu.note_key_press()
         if self._hint and at - self._interrupted_at > _AGAIN_S:
             self._hint = ""
 
-    def _keys(self) -> KeyBindings:
+    def _build_keys(self) -> KeyBindings:
         keys = KeyBindings()
         asking = Condition(lambda: self.panel is not None and self.picker is None)
         empty = Condition(lambda: not self.buffer.text)
-        menu = asking & empty & Condition(lambda: not self._panel().asks_for)
+        menu = asking & empty & Condition(lambda: not self._require_panel().text_wanted)
         queued = Condition(lambda: bool(self.session.queue)) & empty
         unsaid = empty & Condition(lambda: self.picker is None)
 
         keys.add("enter", filter=~asking & unsaid & ~is_searching)(
             _key_handler(lambda: self.session.submit(""))
         )
-        keys.add("enter", filter=asking & empty & ~menu)(_key_handler(lambda: self._panel().say("")))
-        keys.add("c-c", filter=~is_searching)(self._interrupt)
-        keys.add("c-d", filter=empty)(_key_handler(self.session.leave))
+        keys.add("enter", filter=asking & empty & ~menu)(
+            _key_handler(lambda: self._require_panel().take_typed_text(""))
+        )
+        keys.add("c-c", filter=~is_searching)(self._interrupt_or_leave)
+        keys.add("c-d", filter=empty)(_key_handler(self.session.leave_session))
         keys.add("c-z")(_key_handler(lambda: self.app.suspend_to_background()))
-        keys.add("up", filter=queued)(self._take_back)
-        keys.add("escape", filter=asking, eager=True)(_key_handler(self._menu.back))
+        keys.add("up", filter=queued)(self._edit_newest_queued_prompt)
+        keys.add("escape", filter=asking, eager=True)(_key_handler(self._menu.go_back))
         for key, by in {"up": -1, "down": 1}.items():
-            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move, by)))
-        keys.add("enter", filter=menu)(self._menu.decide)
-        keys.add("<any>", filter=menu)(self._menu.decide)
+            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move_mark, by)))
+        keys.add("enter", filter=menu)(self._menu.handle_key)
+        keys.add("<any>", filter=menu)(self._menu.handle_key)
         return keys
 
-    def _panel(self) -> Panel:
+    def _require_panel(self) -> DecisionPanel:
         assert self.panel is not None
         return self.panel
 
-    def _take_back(self, _: KeyPressEvent) -> None:
+    def _edit_newest_queued_prompt(self, _: KeyPressEvent) -> None:
         """Take the newest queued prompt back, to change or drop it."""
         self.buffer.text = self.session.queue.pop()
         self.buffer.cursor_position = len(self.buffer.text)
 
-    def _interrupt(self, _: KeyPressEvent) -> None:
+    def _interrupt_or_leave(self, _: KeyPressEvent) -> None:
         """Once: stop what is running, or drop what is typed. Twice: leave."""
         now = time.monotonic()
         again, self._interrupted_at = now - self._interrupted_at < _AGAIN_S, now
         if again:
-            self.session.leave()
+            self.session.leave_session()
         elif self.panel is not None:
-            self._panel().back()
+            self._require_panel().go_back()
         elif self.session.busy:
             self.session.cancel()
         else:
@@ -389,7 +406,7 @@ def run_session(options: Options, workflow: str, prompt: str = "", run: str | No
     """Run a session until the person leaves; returns the exit code."""
     sys.setswitchinterval(0.001)  # lets a key interrupt the engine's thread sooner
     terminal = App(options, workflow)
-    asyncio.run(terminal.run(prompt, run))
+    asyncio.run(terminal.run_until_left(prompt, run))
     left = terminal.session.run
     try:
         sys.stdout.write(f"Go on with: interlock -r {left}\n" if left else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark
+from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark_and_colour
 from interlock.cli.render.output import (
     format_amount,
     format_count,
@@ -18,7 +18,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
+from interlock.engine.client.event_lines import agent_end_line, call_facts, call_summary_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -75,10 +75,12 @@ def prompt_lines(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[T
 
 def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line for the call, its output folded below; an error that doesn't fit gets lines of its own."""
-    mark, colour = call_mark(event)
+    mark, colour = call_mark_and_colour(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
-    what = Text.assemble((mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_line(event)))
+    what = Text.assemble(
+        (mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_summary_line(event))
+    )
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
     fits = what.cell_len + short.cell_len + details.cell_len <= width
@@ -95,11 +97,11 @@ def mark_shell_command(tool: str, summary: str) -> str:
     return f"$ {summary}" if tool in _SHELLS else summary
 
 
-def _printed_output_lines(output: RunningCall, name: str) -> Iterator[Text]:
+def _printed_output_lines(output: RunningCall, call_id: str) -> Iterator[Text]:
     for line in output.head:
         yield _output_line(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {format_count(output.left_out, 'line')}: /show --call {one_line(name)}", "dim")
+        yield Text(f"  │ … {format_count(output.left_out, 'line')}: /show --call {one_line(call_id)}", "dim")
     for line in output.tail:
         yield _output_line(line)
 
@@ -126,8 +128,8 @@ def format_elapsed(seconds: float) -> str:
     return f"{int(seconds)} s" if seconds < 100 else format_duration(seconds)
 
 
-def diff_texts(text: str, width: int, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
-    """A unified diff with line numbers, folded at `width`; `folded`: how to see what is left out."""
+def diff_lines(text: str, width: int, limit: int | None = DIFF_LINES, hidden_hint: str = "") -> list[Text]:
+    """A unified diff with line numbers, folded at `width`; `hidden_hint`: how to see what is left out."""
     from interlock.cli.render.word_diff import parse_diff
 
     lines = [line for line in parse_diff(text) if line.kind != "file" or line.text.startswith("+++ ")]
@@ -136,34 +138,38 @@ def diff_texts(text: str, width: int, limit: int | None = DIFF_LINES, folded: st
     hunks = [line for line in lines if line.kind == "hunk"]
     lines = [line for line in lines if not hunks or line is not hunks[0]]
     wide = max((len(str(line.number)) for line in lines if line.number), default=0)
-    shown = [part for line in lines[:limit] for part in _fold_line(_diff_line(line, wide), width, wide + 5)]
+    shown = [
+        part
+        for line in lines[:limit]
+        for part in _fold_diff_line(_diff_line_text(line, wide), width, wide + 5)
+    ]
     if limit is not None and len(lines) > limit:
-        how = f": {folded}" if folded else ""
+        how = f": {hidden_hint}" if hidden_hint else ""
         shown.append(Text(f"{' ' * wide}     … {format_count(len(lines) - limit, 'more line')}{how}", "dim"))
     return shown
 
 
-def _fold_line(line: Text, width: int, gutter: int) -> Iterator[Text]:
+def _fold_diff_line(line: Text, width: int, gutter: int) -> Iterator[Text]:
     """A long line goes on below its text, not below its number."""
     line.expand_tabs(4)
     yield line[:gutter].append_text((parts := fold_line(line[gutter:], max(width - gutter, 10)))[0])
     yield from (Text(" " * gutter).append_text(part) for part in parts[1:])
 
 
-def _diff_line(line: "DiffLine", wide: int) -> Text:
+def _diff_line_text(line: "DiffLine", number_width: int) -> Text:
     if line.kind == "hunk":
-        return Text(" " * wide + "   ⋯", "hunk")
+        return Text(" " * number_width + "   ⋯", "hunk")
     if line.kind in ("file", "note"):
         return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
     sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
     style = line.kind if line.kind != "same" else ""
-    text = Text.assemble((f"  {line.number:>{wide}} ", "dim"), (f"{sign} ", style))
+    text = Text.assemble((f"  {line.number:>{number_width}} ", "dim"), (f"{sign} ", style))
     for piece, changed in line.pieces:
         text.append(piece, f"{line.kind}.word" if changed else style)
     return text
 
 
-def todos_of(event: ToolUse) -> Sequence[Todo] | None:
+def todos_in_call(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
@@ -173,7 +179,7 @@ def todos_of(event: ToolUse) -> Sequence[Todo] | None:
     return None
 
 
-def todo_panel(todos: Sequence[Todo], limit: int) -> list[Text]:
+def todo_lines(todos: Sequence[Todo], limit: int) -> list[Text]:
     """The steps; of a long list, those around the active one."""
     done = sum(todo.get("status") == "completed" for todo in todos)
     active = next((n for n, todo in enumerate(todos) if todo.get("status") == "in_progress"), done)
@@ -273,33 +279,33 @@ class DriveProgress:
     _calls: dict[tuple[str, str], _Call] = field(default_factory=dict[tuple[str, str], _Call])
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
 
-    def call(self, event: ToolUse | ToolStart | ToolOutput, now: float) -> None:
+    def record_call(self, event: ToolUse | ToolStart | ToolOutput, now: float) -> None:
         """Record that a call was requested, started, or printed something."""
         key = (event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
-            call = self._calls.setdefault(key, _new_call(event.agent, one_line(event.tool_id), now))
+            call = self._calls.setdefault(key, _make_call(event.agent, one_line(event.tool_id), now))
             call.started = True
-            call.printed.feed(event.text)
+            call.printed.add_output(event.text)
             return
-        call = self._calls[key] = _new_call(
-            event.agent, mark_shell_command(event.tool_name, call_line(event)), now
+        call = self._calls[key] = _make_call(
+            event.agent, mark_shell_command(event.tool_name, call_summary_line(event)), now
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
             agent.doing = one_line(event.summary or event.tool_name)
             agent.calls += call.started
 
-    def ended(self, event: ToolResultEvent) -> RunningCall | None:
+    def end_call(self, event: ToolResultEvent) -> RunningCall | None:
         """Remove the call; returns its output, None if the call is unknown."""
         call = self._calls.pop((event.agent, event.tool_id), None)
         if call:
-            call.printed.end()
+            call.printed.end_output()
         return call.printed if call else None
 
-    def agent(self, event: AgentStart, now: float) -> None:
+    def record_agent(self, event: AgentStart, now: float) -> None:
         self._agents[event.agent] = _Agent(one_line(event.name), now, one_line(event.task))
 
-    def agent_ended(self, event: AgentEnd) -> Text:
+    def end_agent(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
         calls = f"{format_count(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
@@ -308,10 +314,10 @@ class DriveProgress:
             (f" · {calls}{agent_end_line(event)}", "dim"),
         )
 
-    def note(self, event: Asking | Finished | Progress | NodeStart) -> None:
+    def update_spinner(self, event: Asking | Finished | Progress | NodeStart) -> None:
         """Take in an event that only moves the spinner."""
         if not isinstance(event, Asking):
-            self.bar.feed(event)
+            self.bar.update(event)
         if isinstance(event, Asking):
             self.doing = "" if event.agent else describe_model_stage(event)
         elif isinstance(event, Finished):
@@ -321,7 +327,7 @@ class DriveProgress:
         elif isinstance(event, NodeStart) and not event.agent:
             self.doing = _AT_WORK.get(event.workflow, self.doing if event.workflow == "turn" else "")
 
-    def lines(self, width: int, height: int, now: float) -> Iterator[Text]:
+    def live_lines(self, width: int, height: int, now: float) -> Iterator[Text]:
         """The running calls, each with its latest output, and the sub-agents."""
         running = [call for call in self._calls.values() if call.started and not call.agent]
         each = min(_LIVE, max(0, (height - 2) // max(len(running), 1) - 1))
@@ -334,7 +340,7 @@ class DriveProgress:
             text = clip_to_width(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
             yield clip_to_width(text.append(facts, "dim"), width)
 
-    def running(self, now: float) -> str:
+    def newest_call_text(self, now: float) -> str:
         """The newest running call and its time; empty: none."""
         calls = [call for call in self._calls.values() if call.started]
         if not calls:
@@ -342,7 +348,7 @@ class DriveProgress:
         what = clip_to_width(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
         return f"{what} {format_elapsed(now - calls[-1].since)}"
 
-    def spinner(self, width: int, now: float) -> Text:
+    def spinner_line(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
         doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
         facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
@@ -364,5 +370,5 @@ def describe_model_stage(event: Asking) -> str:
     return texts[event.stage]
 
 
-def _new_call(agent: str, summary: str, now: float) -> _Call:
+def _make_call(agent: str, summary: str, now: float) -> _Call:
     return _Call(RunningCall(summary, _HEAD, _TAIL), agent, now)

@@ -13,13 +13,13 @@ from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal
 from interlock.cli.render.export import usage_lines
 from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, one_line
-from interlock.cli.session.external_programs import show_printed, split_words
+from interlock.cli.session.external_programs import show_command_output, split_shell_words
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import RunRow, choices, travel
-from interlock.engine.client.context_window import measure_window
+from interlock.engine.client.context_window import measure_context_window
 from interlock.engine.client.file_changes import FileChange
 from interlock.engine.client.requests import brief_arguments
 from interlock.services.config.formats import edit_json_settings
@@ -34,30 +34,30 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
     """How `/NAME` chooses, and completes what can be chosen."""
     title, found, now, take = _CHOICES[name]
 
-    async def choose(session: Session, rest: str) -> None:
+    async def choose_or_ask(session: Session, rest: str) -> None:
         known = await to_thread(found, session)
         chosen = rest.strip()
         if not chosen:
             rows = [Row(one, about, one) for one, about in known.items()]
             at = next((place for place, row in enumerate(rows) if row.value == now(session)), 0)
-            if (picked := await session.terminal.pick(title, rows, at)) is None:
+            if (picked := await session.terminal.pick_row(title, rows, at)) is None:
                 return
             chosen = picked.value
         if taking := take(session, chosen):
             await taking
 
-    return choose, lambda session, _: found(session)
+    return choose_or_ask, lambda session, _: found(session)
 
 
 async def show_statistics(session: Session, _: str) -> None:
-    run = session.client.run(session.this_run)
-    used = await to_thread(lambda: session.client.costs(run.run))
+    run = session.client.find_run(session.begun_run)
+    used = await to_thread(lambda: session.client.model_costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
-    session.screen.show(Text("\n".join(lines)))
+    session.screen.show_renderable(Text("\n".join(lines)))
 
 
-async def show_context(session: Session, _: str) -> None:
-    found = await to_thread(lambda: measure_window(session))
+async def show_context_window(session: Session, _: str) -> None:
+    found = await to_thread(lambda: measure_context_window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
     for source, tokens in found.sources:
@@ -70,69 +70,69 @@ async def show_context(session: Session, _: str) -> None:
         lines.append(f"  {'free':<36} {max(found.size - found.used, 0):>9,}")
     if not session.used.tools:
         lines.append("  Tools are counted from the next request on.")
-    session.screen.show(Text("\n".join(line.rstrip() for line in lines)))
+    session.screen.show_renderable(Text("\n".join(line.rstrip() for line in lines)))
 
 
-async def write_in_editor(session: Session, rest: str) -> None:
-    if text := await session.edit(rest, ".md"):
-        session.terminal.suggest(text.rstrip("\n"))
+async def write_prompt_in_editor(session: Session, rest: str) -> None:
+    if text := await session.edit_text(rest, ".md"):
+        session.terminal.suggest_prompt(text.rstrip("\n"))
 
 
-def complete_auth(_session: Session, typed: str) -> Iterable[str]:
+def complete_auth_words(_session: Session, typed: str) -> Iterable[str]:
     from interlock.engine.client.credentials import provider_names
 
     return ("test", "set", "remove") if " " not in typed.lstrip() else provider_names()
 
 
-async def run_auth(session: Session, rest: str) -> None:
+async def run_auth_command(session: Session, arguments: str) -> None:
     """Run `interlock auth`; a key is typed in the whole terminal."""
-    typed = [*split_words(rest), "-C", str(session.workspace)]
+    typed = [*split_shell_words(arguments), "-C", str(session.workspace)]
     if typed[0] == "set":
-        await session.terminal.handed_over(lambda: execute_command("auth", typed))
+        await session.terminal.run_in_whole_terminal(lambda: execute_command("auth", typed))
     else:
-        await show_printed(session, "auth", typed)
+        await show_command_output(session, "auth", typed)
 
 
 async def copy_last_answer(session: Session, _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain_terminal():
         raise UserError("This terminal has no clipboard that a program can reach.")
-    text = await to_thread(lambda: travel.last_answer(session))
+    text = await to_thread(lambda: travel.newest_model_text(session))
     if not text:
         raise UserError("There is no answer to copy yet.")
     output = get_app().output
     output.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
     output.flush()
-    session.screen.note(f"Sent {len(text):,} characters to the terminal's clipboard.")
+    session.screen.show_note(f"Sent {len(text):,} characters to the terminal's clipboard.")
 
 
-def complete_mcp(session: Session, typed: str) -> Iterable[str]:
-    servers = session.available.own().servers
+def complete_mcp_words(session: Session, typed: str) -> Iterable[str]:
+    servers = session.extensions.own().servers
     return servers if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
 
 
-async def run_mcp(session: Session, rest: str) -> None:
+async def run_mcp_command(session: Session, arguments: str) -> None:
     """Run an `mcp` command; signing in needs the whole terminal."""
 
-    typed = split_words(rest)
+    typed = split_shell_words(arguments)
     if typed[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
     here = ["-C", str(session.workspace), *(["--skip-trust"] if session.options.skip_trust else [])]
     if typed[:1] == ["auth"]:
-        await session.terminal.handed_over(lambda: execute_command("mcp", [*typed, *here]))
+        await session.terminal.run_in_whole_terminal(lambda: execute_command("mcp", [*typed, *here]))
     else:
-        await show_printed(session, "mcp", [*here, *typed])
+        await show_command_output(session, "mcp", [*here, *typed])
 
 
-async def _take_theme(session: Session, name: str) -> None:
+async def _choose_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
         raise UserError(
-            f"No theme {name!r}.{suggest_nearest(name, [*THEMES])} There are {', '.join(THEMES)}."
+            f"No theme {name!r}.{nearest_names_hint(name, [*THEMES])} There are {', '.join(THEMES)}."
         )
     session.screen.theme = found
     await _save_setting(session, "ui", "theme", found.name)
-    session.screen.note(f"Theme {found.name}; kept in your settings.")
+    session.screen.show_note(f"Theme {found.name}; kept in your settings.")
 
 
 _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
@@ -154,7 +154,7 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
         "Which colours?",
         lambda _: dict.fromkeys(THEMES, ""),
         lambda session: session.screen.theme.name,
-        _take_theme,
+        _choose_theme,
     ),
 }
 """Command → the question, what can be chosen and what each means, what counts now, and how it is taken."""
@@ -164,7 +164,7 @@ async def apply_settings(session: Session) -> None:
     """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
         folder = abbreviate_home(str(session.workspace))
-        session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
+        session.screen.show_note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
         settings = await to_thread(lambda: session.client.settings(session.workspace))
         ui = settings.ui
@@ -173,11 +173,13 @@ async def apply_settings(session: Session) -> None:
             session.approval_mode = settings.general.default_approval_mode
         if settings.general.vim_mode:
             get_app().editing_mode = EditingMode.VI
-        session.screen.thoughts = ui.thinking == "full"
+        session.screen.show_thoughts = ui.thinking == "full"
         if found := find_theme(ui.theme):
             session.screen.theme = found
         else:
-            session.screen.note(f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn")
+            session.screen.show_note(
+                f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn"
+            )
 
 
 async def toggle_vi_keys(session: Session, _: str) -> None:
@@ -185,36 +187,36 @@ async def toggle_vi_keys(session: Session, _: str) -> None:
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
     await _save_setting(session, "general", "vimMode", on)
-    session.screen.note(f"vi keys are {'on' if on else 'off'}; kept in your settings.")
+    session.screen.show_note(f"vi keys are {'on' if on else 'off'}; kept in your settings.")
 
 
 async def _save_setting(session: Session, section: str, key: str, value: object) -> None:
     """Save a value in the user's own settings. Raises `ConfigError`."""
 
-    def write() -> None:
+    def write_setting() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"
         with edit_json_settings(file, f"{section}.{key}") as settings:
             settings.setdefault(section, {})[key] = value
 
-    await to_thread(write)
+    await to_thread(write_setting)
 
 
 _SHOWN = 20
 
 
-def complete_runs(session: Session, _: str) -> Iterable[str]:
+def complete_run_ids(session: Session, _: str) -> Iterable[str]:
     return [row.run for row in travel.list_workspace_runs(session)]
 
 
-async def resume_run(session: Session, rest: str) -> None:
-    name = rest.strip()
+async def resume_named_run(session: Session, argument: str) -> None:
+    name = argument.strip()
     if not name:
         found = await to_thread(lambda: travel.list_workspace_runs(session))
-        rows = [_run_row(row) for row in found if row.run != session.run]
+        rows = [_picker_row_of_run(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
-        chosen = await session.terminal.pick(
-            "Go on with which run?", rows, reading=_read_run_texts(session, rows)
+        chosen = await session.terminal.pick_row(
+            "Go on with which run?", rows, text_reader=read_run_texts_stepwise(session, rows)
         )
         if chosen is None:
             return
@@ -226,15 +228,15 @@ _SEARCHED = 200
 """Runs whose conversations the picker searches: the newest."""
 
 
-def _read_run_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
+def read_run_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[None]:
     """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
-            row.text.extend(travel.read_said_texts(session, row.value))
+            row.text.extend(travel.read_texts_of_person_and_model(session, row.value))
         yield
 
 
-def _run_row(row: RunRow) -> Row:
+def _picker_row_of_run(row: RunRow) -> Row:
     return Row(
         one_line(row.title) or row.workflow,
         f"{row.status_text} · {format_age(row.updated)} · {row.run}",
@@ -242,14 +244,14 @@ def _run_row(row: RunRow) -> Row:
     )
 
 
-async def fork_run(session: Session, rest: str) -> None:
+async def fork_run(session: Session, argument: str) -> None:
     """Without a step, fork in place and switch; files here don't match an earlier step, so that fork has a folder."""
-    if not rest.strip():
+    if not argument.strip():
         await travel.fork_conversation(session)
         return
-    run, step = session.this_run, _parse_step(rest, "/fork")
-    made = await to_thread(lambda: session.client.fork(run, step))
-    session.screen.note(
+    run, step = session.begun_run, _parse_step(argument, "/fork")
+    made = await to_thread(lambda: session.client.fork_run(run, step))
+    session.screen.show_note(
         f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
         f"Go on: interlock resume {made.run}"
     )
@@ -261,27 +263,27 @@ def _parse_step(text: str, command: str) -> int:
     return int(text)
 
 
-async def rewind_run(session: Session, rest: str) -> None:
-    if rest.strip():
-        point = travel.PastPrompt("", _parse_step(rest, "/rewind"))
+async def rewind_run(session: Session, argument: str) -> None:
+    if argument.strip():
+        point = travel.PastPrompt("", _parse_step(argument, "/rewind"))
     else:
         found = await to_thread(lambda: travel.list_prompts(session))
         rows = [
             Row(one_line(p.text), f"step {p.before}" if p.before is not None else "the beginning", p)
             for p in found
         ]
-        chosen = await session.terminal.pick("Back to before which prompt?", rows)
+        chosen = await session.terminal.pick_row("Back to before which prompt?", rows)
         if chosen is None:
             return
         point = chosen.value
 
-    async def agrees(changes: Sequence[FileChange]) -> bool:
+    async def confirm_changes(changes: Sequence[FileChange]) -> bool:
         _show_changes(session, changes)
         question = "Change these files, and go back?" if changes else "Go back? No file will change."
-        return await session.terminal.confirm(question)
+        return await session.terminal.ask_yes_or_no(question)
 
-    if await travel.rewind_conversation(session, point.before, agrees):
-        session.terminal.suggest(point.text)
+    if await travel.rewind_conversation(session, point.before, confirm_changes):
+        session.terminal.suggest_prompt(point.text)
 
 
 def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
@@ -289,20 +291,20 @@ def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")
     if changes:
-        session.screen.show(lines)
+        session.screen.show_renderable(lines)
 
 
-async def undo_changes(session: Session, rest: str) -> None:
-    run, call = session.this_run, None if rest.strip() == "all" else rest.strip()
+async def undo_changes(session: Session, argument: str) -> None:
+    run, call = session.begun_run, None if argument.strip() == "all" else argument.strip()
     if call is not None:
         about = call
         if not call:
             call, last = await to_thread(lambda: session.client.find_last_change(run))
             about = f"the last change ({one_line(f'{last.tool} {brief_arguments(last.args)}', 60)})"
-        session.screen.note(f"Undoing {about}:")
+        session.screen.show_note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unrestorable_line(run)):
-        session.screen.note(unkept)
+        session.screen.show_note(unkept)
     changed = await travel.undo_changes(session, call)
     _show_changes(session, changed)
     if not changed:
-        session.screen.note("Nothing to undo: the files are as they were.")
+        session.screen.show_note("Nothing to undo: the files are as they were.")

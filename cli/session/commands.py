@@ -13,10 +13,15 @@ from interlock.cli.completions import complete_words
 from interlock.cli.render.workflow_results import drop_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
-from interlock.cli.session.completion import Offer
-from interlock.cli.session.external_programs import render_result, run_shell_line, show_printed, split_words
+from interlock.cli.session.completion import CommandOffer
+from interlock.cli.session.external_programs import (
+    render_result,
+    run_shell_line,
+    show_command_output,
+    split_shell_words,
+)
 from interlock.cli.session.session import Session
-from interlock.cli.suggestions import suggest_nearest
+from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import Outcome, travel
 from interlock.engine.client.choices import start_plan_mode
 from interlock.state.command import NAME
@@ -43,7 +48,7 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class Slash:
+class SlashCommand:
     usage: str
     summary: str
     run: Run
@@ -57,70 +62,70 @@ class Slash:
         return self.usage.partition(" ")[0]
 
 
-def _in_this_folder(session: Session, typed: list[str]) -> list[str]:
+def _add_folder(session: Session, typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
 
 
-def _in_trusted_folder(session: Session, typed: list[str]) -> list[str]:
+def _add_folder_and_trust(session: Session, typed: list[str]) -> list[str]:
     """The folder, which counts as trusted where the session was told so."""
-    return [*_in_this_folder(session, typed), *(["--skip-trust"] if session.options.skip_trust else [])]
+    return [*_add_folder(session, typed), *(["--skip-trust"] if session.options.skip_trust else [])]
 
 
-async def _run_memory(session: Session, rest: str) -> None:
+async def _run_memory_command(session: Session, arguments: str) -> None:
     """What follows `add` is the text as it was typed: `don't use tabs`."""
-    action, _, text = rest.strip().partition(" ")
+    action, _, text = arguments.strip().partition(" ")
     if action != "add" or not text.strip():
-        await show_printed(session, "memory", _in_this_folder(session, split_words(rest)))
+        await show_command_output(session, "memory", _add_folder(session, split_shell_words(arguments)))
         return
     own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    flags = _in_this_folder(session, ["--global"] if own else [])
-    await show_printed(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
+    flags = _add_folder(session, ["--global"] if own else [])
+    await show_command_output(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
 
 
-def _with_this_run(session: Session, typed: list[str]) -> list[str]:
+def _prepend_this_run(session: Session, typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
-    return typed if named else [session.this_run, *typed]
+    return typed if named else [session.begun_run, *typed]
 
 
 def _diff_arguments(session: Session, typed: list[str]) -> list[str]:
-    arguments = _with_this_run(session, typed)
+    arguments = _prepend_this_run(session, typed)
     return arguments if len(arguments) > 1 else [*arguments, "--files"]
 
 
 def _export_arguments(session: Session, typed: list[str]) -> list[str]:
-    run = session.this_run
+    run = session.begun_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
 
-def _printing_command(
+def _build_printing_command(
     usage: str, summary: str, arguments: Arguments = lambda _, typed: typed, aliases: str = ""
-) -> Slash:
+) -> SlashCommand:
     """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 
-    async def run(session: Session, rest: str) -> None:
-        await show_printed(session, name, arguments(session, split_words(rest)))
+    async def run_and_show(session: Session, rest: str) -> None:
+        await show_command_output(session, name, arguments(session, split_shell_words(rest)))
 
-    def complete(session: Session, typed: str) -> Iterable[str]:
+    def complete_arguments(session: Session, typed: str) -> Iterable[str]:
         *before, word = typed.split(" ")
-        of_a_run = arguments in (_with_this_run, _diff_arguments, _export_arguments)
-        known = _with_this_run(session, before) if of_a_run else before
+        of_a_run = arguments in (_prepend_this_run, _diff_arguments, _export_arguments)
+        known = _prepend_this_run(session, before) if of_a_run else before
         return [
             found.value for found in complete_words([name, *known, word[:1] if word[:1] == "-" else ""]).words
         ]
 
-    return Slash(usage, summary, run, complete, aliases)
+    return SlashCommand(usage, summary, run_and_show, complete_arguments, aliases)
 
 
 _CONVERSING = ("main", "plan", "task", "init")
 """Workflows that have shown what they say."""
 
 
-async def _run_workflow(session: Session, rest: str) -> None:
-    name, _, more = rest.strip().partition(" ")
+async def _run_named_workflow(session: Session, arguments: str) -> None:
+    name, _, more = arguments.strip().partition(" ")
     if not name:
         raise UserError('Which workflow? Expected /run WORKFLOW PROMPT, or /run WORKFLOW {"field": …}')
     given: Any = more.strip()
@@ -130,207 +135,218 @@ async def _run_workflow(session: Session, rest: str) -> None:
         except ValueError as error:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
-    def done(outcome: Outcome) -> None:
+    def show_result(outcome: Outcome) -> None:
         if outcome.shown and name not in _CONVERSING:
             shown = str(outcome.shown.get("text") or "")
-            session.screen.show(render_result(name, drop_shown_text(outcome.shown, shown)))
+            session.screen.show_renderable(render_result(name, drop_shown_text(outcome.shown, shown)))
 
-    session.run_beside(name, given, done)
+    session.run_beside(name, given, show_result)
 
 
 def _complete_workflows(_: Session, typed: str) -> Iterable[str]:
     return () if " " in typed else [found.value for found in complete_words(["run", ""]).words]
 
 
-async def _show_help(session: Session, rest: str) -> None:
-    if name := rest.strip().lstrip("/"):
+async def _show_help(session: Session, argument: str) -> None:
+    if name := argument.strip().lstrip("/"):
         command = find_slash_command(session, name)
-        session.screen.show(_build_table([(f"/{command.usage}", _describe_command(command))]))
+        session.screen.show_renderable(_build_table([(f"/{command.usage}", _describe_command(command))]))
         return
-    session.screen.show(
+    session.screen.show_renderable(
         _build_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()])
     )
-    own = session.available.own()
+    own = session.extensions.own()
     if added := [*own.commands.items(), *own.skills.items()]:
-        session.screen.show(_build_table([(f"/{name}", summary) for name, summary in added]))
-    session.screen.show(_build_table(KEYS))
+        session.screen.show_renderable(_build_table([(f"/{name}", summary) for name, summary in added]))
+    session.screen.show_renderable(_build_table(KEYS))
 
 
 _LISTED = (
-    Slash("help [COMMAND]", "List commands and keys", _show_help, aliases="?"),
-    Slash(
+    SlashCommand("help [COMMAND]", "List commands and keys", _show_help, aliases="?"),
+    SlashCommand(
         "model [NAME]", "Show or choose the model, from the next prompt on", *build_choice_command("model")
     ),
-    Slash(
+    SlashCommand(
         "mode [NAME]",
         "Show or choose the mode of work: architect, code, ask, …",
         *build_choice_command("mode"),
     ),
-    Slash(
+    SlashCommand(
         "approval-mode [MODE]",
         "Show or choose the approval mode: default, auto_edit or plan",
         *build_choice_command("approval-mode"),
     ),
-    Slash(
+    SlashCommand(
         "plan [PROMPT]",
         "Plan first, and change nothing until you approve the plan",
         lambda session, rest: start_plan_mode(session, rest.strip()),
     ),
-    Slash(
+    SlashCommand(
         "loops [on|off]",
         "Turn loop detection on or off for this conversation",
         *build_choice_command("loops"),
     ),
-    Slash(
+    SlashCommand(
         "compress",
         "Compress the conversation into a summary",
         lambda session, _: travel.compress_conversation(session),
         aliases="compact summarize",
     ),
-    Slash(
+    SlashCommand(
         "clear",
         "Start a new conversation; /resume returns to this one",
         lambda session, _: travel.start_new_conversation(session),
         aliases="new reset",
     ),
-    Slash(
+    SlashCommand(
         "resume [RUN]",
         "Resume another run of this folder",
-        command_actions.resume_run,
-        command_actions.complete_runs,
+        command_actions.resume_named_run,
+        command_actions.complete_run_ids,
         aliases="continue chat",
     ),
-    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", command_actions.fork_run),
-    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", command_actions.rewind_run),
-    Slash(
+    SlashCommand(
+        "fork [STEP]", "Fork this run here; with STEP in a folder of its own", command_actions.fork_run
+    ),
+    SlashCommand(
+        "rewind [STEP]", "Go back to one of your prompts, with the files", command_actions.rewind_run
+    ),
+    SlashCommand(
         "undo [CALL|all]",
         "Undo the last file change, one call, or all changes",
         command_actions.undo_changes,
         aliases="restore",
     ),
-    _printing_command(
+    _build_printing_command(
         "diff [STEP STEP]", "Show file changes of this run, or compare two steps", _diff_arguments
     ),
-    _printing_command("show [--calls]", "Show path, calls, tokens and decisions of this run", _with_this_run),
-    _printing_command("history [--all]", "List the steps of this run", _with_this_run),
-    Slash("context", "Show what fills the context window, by source", command_actions.show_context),
-    Slash(
+    _build_printing_command(
+        "show [--calls]", "Show path, calls, tokens and decisions of this run", _prepend_this_run
+    ),
+    _build_printing_command("history [--all]", "List the steps of this run", _prepend_this_run),
+    SlashCommand(
+        "context", "Show what fills the context window, by source", command_actions.show_context_window
+    ),
+    SlashCommand(
         "stats",
         "Show tokens, requests and cost, by model",
         command_actions.show_statistics,
         aliases="cost usage",
     ),
-    _printing_command(
+    _build_printing_command(
         "export [FILE]", "Export this run as .html, .md or .json", _export_arguments, aliases="share"
     ),
-    Slash("editor", "Write a prompt in $EDITOR (also Ctrl-G)", command_actions.write_in_editor),
-    Slash(
+    SlashCommand("editor", "Write a prompt in $EDITOR (also Ctrl-G)", command_actions.write_prompt_in_editor),
+    SlashCommand(
         "auth [test|set|remove PROVIDER]",
         "Show, test, change or remove keys and servers",
-        command_actions.run_auth,
-        command_actions.complete_auth,
+        command_actions.run_auth_command,
+        command_actions.complete_auth_words,
     ),
-    Slash("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
-    _printing_command("approvals [RUN]", "List open requests, across all runs"),
-    _printing_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
-    _printing_command("tools", "List the tools available to the model"),
-    Slash(
+    SlashCommand("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
+    _build_printing_command("approvals [RUN]", "List open requests, across all runs"),
+    _build_printing_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
+    _build_printing_command("tools", "List the tools available to the model"),
+    SlashCommand(
         "mcp [test SERVER]",
         "List MCP servers and what they offer",
-        command_actions.run_mcp,
-        command_actions.complete_mcp,
+        command_actions.run_mcp_command,
+        command_actions.complete_mcp_words,
     ),
     replace(
-        _printing_command("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"),
-        run=_run_memory,
+        _build_printing_command("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"),
+        run=_run_memory_command,
     ),
-    Slash(
+    SlashCommand(
         "init [HINT]",
         "Explore this repository and write GEMINI.md; asks first",
         lambda session, rest: session.run_beside("init", rest.strip()),
     ),
-    Slash(
+    SlashCommand(
         "run WORKFLOW [PROMPT|JSON]",
         "Run another workflow, then come back to this conversation",
-        _run_workflow,
+        _run_named_workflow,
         _complete_workflows,
     ),
-    _printing_command("agents", "List sub-agents", _in_trusted_folder),
-    _printing_command(
-        "hooks [test EVENT]", "List hooks, or show which hooks an event runs", _in_trusted_folder
+    _build_printing_command("agents", "List sub-agents", _add_folder_and_trust),
+    _build_printing_command(
+        "hooks [test EVENT]", "List hooks, or show which hooks an event runs", _add_folder_and_trust
     ),
-    _printing_command(
+    _build_printing_command(
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
-        _in_trusted_folder,
+        _add_folder_and_trust,
         aliases="permissions",
     ),
-    _printing_command("doctor", "Check this machine, the settings and the store"),
-    Slash("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
-    Slash("vim", "Turn vi keys on or off", command_actions.toggle_vi_keys),
-    Slash(
+    _build_printing_command("doctor", "Check this machine, the settings and the store"),
+    SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
+    SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_vi_keys),
+    SlashCommand(
         "quit",
         "Leave the session; the run can be resumed",
-        lambda session, _: session.leave(),
+        lambda session, _: session.leave_session(),
         aliases="exit q",
     ),
 )
 
 _WAITING = ("plan", "loops", "compress", "clear", "resume", "fork", "rewind", "undo", "init", "run")
 """Commands that wait while the agent works, which they would disturb."""
-COMMANDS: dict[str, Slash] = {one.name: replace(one, waits=one.name in _WAITING) for one in _LISTED}
+COMMANDS: dict[str, SlashCommand] = {one.name: replace(one, waits=one.name in _WAITING) for one in _LISTED}
 _BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in command.aliases.split()}
 
 
-def all_commands(session: Session) -> Mapping[str, Slash]:
+def commands_by_name(session: Session) -> Mapping[str, SlashCommand]:
     """All commands; the user's and the project's never hide a built-in one."""
-    own = session.available.own()
-    skills = {name: _custom_command(name, summary, _submit_skill) for name, summary in own.skills.items()}
+    own = session.extensions.own()
+    skills = {
+        name: _build_custom_command(name, summary, _submit_skill) for name, summary in own.skills.items()
+    }
     added = {
-        name: _custom_command(name, summary, _submit_custom_command) for name, summary in own.commands.items()
+        name: _build_custom_command(name, summary, _submit_custom_command)
+        for name, summary in own.commands.items()
     }
     return {**skills, **added, **COMMANDS}
 
 
-def _custom_command(name: str, summary: str, run: Callable[[str, Session, str], None]) -> Slash:
-    return Slash(name, summary, partial(run, name), waits=True)
+def _build_custom_command(name: str, summary: str, run: Callable[[str, Session, str], None]) -> SlashCommand:
+    return SlashCommand(name, summary, partial(run, name), waits=True)
 
 
-def _submit_custom_command(name: str, session: Session, rest: str) -> None:
+def _submit_custom_command(name: str, session: Session, arguments: str) -> None:
     """Submit a custom command; the run expands it (`nodes/main.py`)."""
-    session.submit(f"/{name} {rest}".strip())
+    session.submit(f"/{name} {arguments}".strip())
 
 
-def _submit_skill(name: str, session: Session, rest: str) -> None:
-    session.submit(f"Use the skill {name!r}. {rest}".strip())
+def _submit_skill(name: str, session: Session, arguments: str) -> None:
+    session.submit(f"Use the skill {name!r}. {arguments}".strip())
 
 
-def command_offers(session: Session, typed: str) -> Mapping[str, Offer]:
+def command_completions(session: Session, typed: str) -> Mapping[str, CommandOffer]:
     """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
-    there = dict(all_commands(session))
+    there = dict(commands_by_name(session))
     server, colon, _ = typed.partition(":")
-    for name in session.available.own().servers:
+    for name in session.extensions.own().servers:
         asked = colon and name == server
-        found = session.available.prompts(name) if asked else {"": "prompts of this MCP server"}
+        found = session.extensions.prompts(name) if asked else {"": "prompts of this MCP server"}
         there |= {
-            f"{name}:{one}": _custom_command(f"{name}:{one}", about, _submit_custom_command)
+            f"{name}:{one}": _build_custom_command(f"{name}:{one}", about, _submit_custom_command)
             for one, about in found.items()
         }
     return {
-        name: Offer(c.summary, partial(c.complete, session) if c.complete else None)
+        name: CommandOffer(c.summary, partial(c.complete, session) if c.complete else None)
         for name, c in there.items()
     }
 
 
-def find_slash_command(session: Session, name: str) -> Slash:
+def find_slash_command(session: Session, name: str) -> SlashCommand:
     """Find a command by name, alias or unique prefix. Raises `UserError`."""
-    there = all_commands(session)
+    there = commands_by_name(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
         return found
     server = name.partition(":")[0]
-    if ":" in name and server in session.available.own().servers:
-        return _custom_command(name, "a prompt of an MCP server", _submit_custom_command)
-    if problem := session.available.own().problems.get(name):
+    if ":" in name and server in session.extensions.own().servers:
+        return _build_custom_command(name, "a prompt of an MCP server", _submit_custom_command)
+    if problem := session.extensions.own().problems.get(name):
         raise UserError(f"Command '/{name}' can't be used: {problem}")
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
@@ -338,7 +354,7 @@ def find_slash_command(session: Session, name: str) -> Slash:
     hint = (
         f" It could be {', '.join(f'/{n}' for n in begun)}."
         if begun
-        else suggest_nearest(name, [*there, *_BY_ALIAS])
+        else nearest_names_hint(name, [*there, *_BY_ALIAS])
     )
     raise UserError(f"No command '/{name}'.{hint} All of them: /help")
 
@@ -350,7 +366,7 @@ def is_slash_command(line: str) -> bool:
 def handle_line(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.do_in_place(lambda: run_shell_line(session, line[1:].strip()))
+        session.do_instead_of_run(lambda: run_shell_line(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
         session.submit(line)
@@ -363,16 +379,16 @@ def handle_line(session: Session, line: str) -> None:
     if session.busy and command.waits:
         session.submit(line.strip())
     else:
-        session.aside(_execute_slash_command(session, command, found[2] or ""))
+        session.do_beside(_execute_slash_command(session, command, found[2] or ""))
 
 
-async def _execute_slash_command(session: Session, command: Slash, rest: str) -> None:
-    session.screen.note(f"/{command.name} {rest}".rstrip())
-    if running := command.run(session, rest):
+async def _execute_slash_command(session: Session, command: SlashCommand, arguments: str) -> None:
+    session.screen.show_note(f"/{command.name} {arguments}".rstrip())
+    if running := command.run(session, arguments):
         await running
 
 
-def _describe_command(command: "Slash") -> str:
+def _describe_command(command: "SlashCommand") -> str:
     also = " or ".join(f"/{name}" for name in command.aliases.split())
     return f"{command.summary} (also {also})" if also else command.summary
 

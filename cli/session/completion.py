@@ -19,14 +19,14 @@ from interlock.state.errors import InterlockError
 from interlock.state.workspace import Workspace
 
 
-class Names:
+class FuzzyNames:
     """Names searched again with every letter typed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._lower = [name.lower() for name in names]
 
-    def matching(self, typed: str, most: int) -> list[int]:
+    def find_matching(self, typed: str, most: int) -> list[int]:
         """Indices of names with the typed letters in order, ignoring case; the likeliest first."""
         wanted = typed.lower()
         if not wanted:
@@ -68,45 +68,45 @@ _CUT_OFF = (".", ":", "?")
 
 
 @dataclass(frozen=True)
-class Offer:
+class CommandOffer:
     summary: str
     arguments: Callable[[str], Iterable[str]] | None = None
     """Completions for the last word typed after the name."""
 
 
-class Files:
+class WorkspaceFiles:
     """The workspace's files and folders, as tools see them; reread in the background when stale."""
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
         """`workspace` is called once, in the reading thread."""
         self._open = workspace
         self._workspace: Workspace | None = None
-        self._names = Names(())
+        self._names = FuzzyNames(())
         self._paths: Sequence[str] = ()
         self._read_at: float | None = None
         self._lock = Lock()
 
-    def matching(self, typed: str, most: int) -> list[str]:
+    def find_matching(self, typed: str, most: int) -> list[str]:
         """Paths, folders with a final `/`; the likeliest first."""
         if self._read_at is None:
-            self._read()
+            self._read_paths()
         elif time.monotonic() - self._read_at > _FILES_FRESH_S and not self._lock.locked():
-            Thread(target=self._read, daemon=True).start()
+            Thread(target=self._read_paths, daemon=True).start()
         names, paths = self._names, self._paths
-        return [paths[place] for place in names.matching(typed, most)]
+        return [paths[place] for place in names.find_matching(typed, most)]
 
-    def _read(self) -> None:
+    def _read_paths(self) -> None:
         with self._lock:
             self._workspace = self._workspace or self._open()
             paths = sorted(
                 _files_and_folders(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path)
             )
             if paths != self._paths:
-                self._names, self._paths = Names(paths), paths
+                self._names, self._paths = FuzzyNames(paths), paths
             self._read_at = time.monotonic()
 
 
-def open_files(folder: Path) -> Workspace:
+def open_folder_workspace(folder: Path) -> Workspace:
     """The workspace as runs in this folder see it."""
     return open_workspace(folder, load_folder_settings(folder))
 
@@ -140,35 +140,35 @@ def quote_reference(path: str) -> str:
 class SessionCompleter(Completer):
     """Never raises: what can't be read isn't offered."""
 
-    def __init__(self, commands: Callable[[str], Mapping[str, Offer]], files: Files) -> None:
+    def __init__(self, commands: Callable[[str], Mapping[str, CommandOffer]], files: WorkspaceFiles) -> None:
         """`commands`: returns the commands for a name being typed."""
         self._commands, self._files = commands, files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - as Completer
         with suppress(InterlockError, OSError):
-            yield from self._offered(document.text_before_cursor)
+            yield from self._completions_at(document.text_before_cursor)
 
-    def _offered(self, before: str) -> Iterator[Completion]:
-        if before.startswith("/") and "\n" not in before:
-            yield from self._command(before)
-        if found := _AT.search(before[-_LONGEST:]):
-            yield from self._file(found)
+    def _completions_at(self, text: str) -> Iterator[Completion]:
+        if text.startswith("/") and "\n" not in text:
+            yield from self._complete_command(text)
+        if found := _AT.search(text[-_LONGEST:]):
+            yield from self._complete_file(found)
 
-    def _command(self, before: str) -> Iterator[Completion]:
-        name, space, rest = before[1:].partition(" ")
+    def _complete_command(self, text: str) -> Iterator[Completion]:
+        name, space, rest = text[1:].partition(" ")
         known = self._commands(name)
         if not space:
             names = list(known)
-            for place in Names(names).matching(name, _MOST):
+            for place in FuzzyNames(names).find_matching(name, _MOST):
                 about = one_line(known[names[place]].summary, 60)
-                yield Completion(f"/{names[place]}", -len(before), display_meta=about)
+                yield Completion(f"/{names[place]}", -len(text), display_meta=about)
         elif name in known and (arguments := known[name].arguments):
             word = rest.rpartition(" ")[2]
             offered = list(arguments(rest))
-            for place in Names(offered).matching(word, _MOST):
+            for place in FuzzyNames(offered).find_matching(word, _MOST):
                 yield Completion(offered[place], -len(word))
 
-    def _file(self, found: re.Match[str]) -> Iterator[Completion]:
-        typed = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
-        for path in self._files.matching(typed, _MOST):
-            yield Completion(quote_reference(path), -len(found[0]), display=path)
+    def _complete_file(self, reference: re.Match[str]) -> Iterator[Completion]:
+        typed = reference[1] if reference[1] is not None else re.sub(r"\\(.)", r"\1", reference[2])
+        for path in self._files.find_matching(typed, _MOST):
+            yield Completion(quote_reference(path), -len(reference[0]), display=path)

@@ -13,11 +13,11 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyPressEvent
 from rich.text import Text
 
-from interlock.cli.decisions import edit_arguments
+from interlock.cli.decisions import decide_with_edited_arguments
 from interlock.cli.render.output import Paint, is_diff, one_line, visible
 from interlock.cli.render.pending_requests import request_lines
 from interlock.cli.session import blocks
-from interlock.cli.session.picker import MARK, cut_cells
+from interlock.cli.session.picker import MARK, truncate_to_width
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.terminal_output import terminal_size
 from interlock.engine.client import Decision
@@ -27,16 +27,16 @@ from interlock.engine.client.requests import (
     AnswerChoice,
     Request,
     answer_choices,
-    answer_labels,
+    answer_field_labels,
     decide_with_answers,
     decision_text,
+    decisions_on_other_requests,
     describe_request,
     edits_to_decide_together,
     find_alike_outcomes,
     make_decision,
+    plan_under_review,
     request_headline,
-    reviewed_plan,
-    settle_others,
     shared_answer_choices,
 )
 from interlock.state.errors import InterlockError, UserError
@@ -54,28 +54,28 @@ _LATER, _SINGLY, _VIEW, _OPEN = "l", "i", "v", "o"
 _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
 
-class Desk(Protocol):
-    async def handed_over(self, work: Callable[[], Any]) -> Any:
+class PanelTerminal(Protocol):
+    async def run_in_whole_terminal(self, work: Callable[[], Any]) -> Any:
         """Do something that needs the whole terminal."""
 
-    async def view(self, requests: Sequence[Request], /) -> None:
+    async def show_in_pager(self, requests: Sequence[Request], /) -> None:
         """Show all of it in a pager."""
 
-    async def compare(self, requests: Sequence[Request], /) -> None:
+    async def open_difftool(self, requests: Sequence[Request], /) -> None:
         """Open it in the person's difftool."""
 
 
-class Panel:
+class DecisionPanel:
     """A menu that decides one request or several: a key, or the arrows and Enter; some answers take a text."""
 
-    def __init__(self, requests: Sequence[Request], desk: Desk) -> None:
-        self.requests, self.request, self._desk = requests, requests[0], desk
-        self.at = 0
+    def __init__(self, requests: Sequence[Request], terminal: PanelTerminal) -> None:
+        self.requests, self.request, self._terminal = requests, requests[0], terminal
+        self.marked_index = 0
         """The entry that Enter takes."""
-        self.asks_for = ""
+        self.text_wanted = ""
         """What to type as a line of text; empty: the menu decides."""
         self.problem = ""
-        self.elsewhere = False
+        self.decided_elsewhere = False
         """Somebody else has decided it."""
         self.singly = False
         """A list: decide one after the other."""
@@ -86,10 +86,10 @@ class Panel:
         offered = answer_choices(self.request) if len(requests) == 1 else shared_answer_choices(requests)
         self._ways = {way.key: way for way in offered if way.key}
         if self.request["kind"] == "question":
-            self.asks_for = answer_labels(self.request)[0]
+            self.text_wanted = answer_field_labels(self.request)[0]
 
     @property
-    def menu(self) -> dict[str, str]:
+    def menu_entries(self) -> dict[str, str]:
         """Key → what it does."""
         if self._saving is not None:
             words = describe_request(self.request)
@@ -97,118 +97,126 @@ class Panel:
             return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
         singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
         of_all = f" (all {len(self.requests)})" if singly else ""
-        labels = {key: way.scoped + of_all * (key in "ynrs") for key, way in self._ways.items()}
+        labels = {key: way.label_with_scope + of_all * (key in "ynrs") for key, way in self._ways.items()}
         return {**labels, **singly, _LATER: "later"}
 
     @property
-    def looks(self) -> dict[str, str]:
+    def viewing_keys(self) -> dict[str, str]:
         """Keys that show more and decide nothing."""
         opens = {_OPEN: "difftool"} if is_diff(self.request["preview"]) else {}
         return {_VIEW: "view all", **opens} if self.request["preview"] else {}
 
-    def lines(self, width: int) -> StyleAndTextTuples:
+    def menu_lines(self, width: int) -> StyleAndTextTuples:
         """The menu, or what to type."""
         lines: StyleAndTextTuples = [("class:bad", f"{self.problem}\n")] if self.problem else []
-        if self.asks_for:
-            back = "Esc: back" if self.asks_for.startswith("why") else "Esc: later"
-            return [*lines, ("class:asks", f"{self.asks_for} (Enter; {back})")]
-        for place, (key, label) in enumerate(self.menu.items()):
-            style = "class:mark bold" if place == self.at else ""
-            marks = chain([MARK if place == self.at else "  "], repeat(_INDENT))
+        if self.text_wanted:
+            back = "Esc: back" if self.text_wanted.startswith("why") else "Esc: later"
+            return [*lines, ("class:asks", f"{self.text_wanted} (Enter; {back})")]
+        for place, (key, label) in enumerate(self.menu_entries.items()):
+            style = "class:mark bold" if place == self.marked_index else ""
+            marks = chain([MARK if place == self.marked_index else "  "], repeat(_INDENT))
             wrapped = wrap(f"[{key}] {label}", width - len(_INDENT), max_lines=_LABEL_LINES, placeholder=" …")
             lines += [
-                (style, f"{mark}{cut_cells(text, width - len(mark))}\n")
+                (style, f"{mark}{truncate_to_width(text, width - len(mark))}\n")
                 for mark, text in zip(marks, wrapped, strict=False)
             ]
-        looks = "".join(f"[{key}] {label}  " for key, label in self.looks.items())
-        return [*lines, ("class:dim", cut_cells(f"{looks}{_HINT}", width))]
+        looks = "".join(f"[{key}] {label}  " for key, label in self.viewing_keys.items())
+        return [*lines, ("class:dim", truncate_to_width(f"{looks}{_HINT}", width))]
 
-    def takes(self, key: str) -> bool:
-        return key in self.menu or key in self.looks
+    def has_key(self, key: str) -> bool:
+        return key in self.menu_entries or key in self.viewing_keys
 
-    def move(self, by: int) -> None:
-        self.at = (self.at + by) % len(self.menu)
+    def move_mark(self, by: int) -> None:
+        self.marked_index = (self.marked_index + by) % len(self.menu_entries)
 
     @property
-    def marked(self) -> str:
-        return [*self.menu][self.at]
+    def marked_key(self) -> str:
+        return [*self.menu_entries][self.marked_index]
 
-    async def press(self, key: str) -> None:
+    async def press_key(self, key: str) -> None:
         self.problem = ""
-        if key in self.looks:
-            await (self._desk.view if key == _VIEW else self._desk.compare)(self.requests)
+        if key in self.viewing_keys:
+            await (self._terminal.show_in_pager if key == _VIEW else self._terminal.open_difftool)(
+                self.requests
+            )
         elif self._saving is not None:
-            way, self._saving, self.at = self._saving, None, 0
+            way, self._saving, self.marked_index = self._saving, None, 0
             if key == "y":
-                self._end(way)
+                self._decide_all(way)
         elif key == _LATER:
-            self._finish([])
+            self._resolve([])
         elif key == _SINGLY:
             self.singly = True
-            self._finish([])
+            self._resolve([])
         else:
-            await self._choose(self._ways[key])
+            await self._take_choice(self._ways[key])
 
-    async def _choose(self, way: AnswerChoice) -> None:
+    async def _take_choice(self, way: AnswerChoice) -> None:
         if way.takes == "arguments":
             try:
-                self._finish([await self._desk.handed_over(lambda: edit_arguments(self.request))])
+                self._resolve(
+                    [
+                        await self._terminal.run_in_whole_terminal(
+                            lambda: decide_with_edited_arguments(self.request)
+                        )
+                    ]
+                )
             except UserError as error:
                 self.problem = str(error)
         elif way.takes == "reason":
-            self.asks_for = "why not? (empty: no reason)"
+            self.text_wanted = "why not? (empty: no reason)"
         elif way.choice == SAVED:
-            self._saving, self.at = way, 1
+            self._saving, self.marked_index = way, 1
         else:
-            self._end(way)
+            self._decide_all(way)
 
-    def say(self, text: str) -> None:
+    def take_typed_text(self, text: str) -> None:
         """Take the line of text: a reason, or an answer."""
         self.problem = ""
         if self.request["kind"] != "question":
-            self._end(next(way for way in self._ways.values() if way.takes == "reason"), text.strip())
+            self._decide_all(next(way for way in self._ways.values() if way.takes == "reason"), text.strip())
             return
         if not text.strip():
             return
         self._texts.append(text.strip())
-        wanted = answer_labels(self.request)
+        wanted = answer_field_labels(self.request)
         if len(self._texts) < len(wanted):
-            self.asks_for = wanted[len(self._texts)]
+            self.text_wanted = wanted[len(self._texts)]
             return
         try:
-            self._finish([decide_with_answers(self.request, self._texts)])
+            self._resolve([decide_with_answers(self.request, self._texts)])
         except UserError as error:
             self._texts.clear()
-            self.problem, self.asks_for = str(error), wanted[0]
+            self.problem, self.text_wanted = str(error), wanted[0]
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """From a reason or a second question back to the menu; from anything else: later."""
         if self._saving is not None:
-            self._saving, self.at = None, 0
-        elif self.asks_for and self.request["kind"] != "question":
-            self.asks_for = ""
+            self._saving, self.marked_index = None, 0
+        elif self.text_wanted and self.request["kind"] != "question":
+            self.text_wanted = ""
         else:
-            self._finish([])
+            self._resolve([])
 
-    def withdraw(self) -> None:
+    def withdraw_question(self) -> None:
         """Stop asking: it was decided elsewhere."""
-        self.elsewhere = True
-        self._finish([])
+        self.decided_elsewhere = True
+        self._resolve([])
 
-    def _end(self, way: AnswerChoice, feedback: str | None = None) -> None:
-        self._finish([make_decision(request, way, feedback) for request in self.requests])
+    def _decide_all(self, way: AnswerChoice, feedback: str | None = None) -> None:
+        self._resolve([make_decision(request, way, feedback) for request in self.requests])
 
-    def _finish(self, made: list[Decision]) -> None:
+    def _resolve(self, decisions: list[Decision]) -> None:
         if not self.decided.done():
-            self.decided.set_result(made)
+            self.decided.set_result(decisions)
 
 
-Ask = Callable[[Panel], Awaitable[list[Decision]]]
+Ask = Callable[[DecisionPanel], Awaitable[list[Decision]]]
 """Puts a panel on the terminal, and waits for what the person decides."""
 
 
-async def ask_decisions(
-    requests: Sequence[Request], screen: Screen, desk: Desk, color: bool, ask: Ask
+async def ask_for_decisions(
+    requests: Sequence[Request], screen: Screen, terminal: PanelTerminal, color: bool, show_panel: Ask
 ) -> list[Decision]:
     """Ask about the requests, edits of one reply and unknown outcomes of one effect as lists.
 
@@ -216,34 +224,34 @@ async def ask_decisions(
     """
     made: list[Decision] = []
     settled: set[str] = set()
-    for title, several in _decidable_lists(requests):
-        screen.show(Text.assemble((title, "strong"), *_listed_headlines(several)))
-        panel = Panel(several, desk)
-        found = await ask(panel)
+    for title, several in _lists_decided_together(requests):
+        screen.show_renderable(Text.assemble((title, "strong"), *_headline_list(several)))
+        panel = DecisionPanel(several, terminal)
+        found = await show_panel(panel)
         _note_decisions(screen, panel, found)
         made += found
         settled |= _settled_request_ids(found, requests)
-        if not found and not panel.singly and not panel.elsewhere:
+        if not found and not panel.singly and not panel.decided_elsewhere:
             return made
     for number, request in enumerate(requests, 1):
         if request["id"] in settled:
             continue
         count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
         show_request(screen, request, count, color)
-        panel = Panel([request], desk)
-        decisions = await ask(panel)
-        if not decisions and not panel.elsewhere:
+        panel = DecisionPanel([request], terminal)
+        decisions = await show_panel(panel)
+        if not decisions and not panel.decided_elsewhere:
             break
         _note_decisions(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
-            more, ids = settle_others(decision, request, others)
+            more, ids = decisions_on_other_requests(decision, request, others)
             made += [decision, *more]
             settled |= {decision.approval, *ids}
     return made
 
 
-def _decidable_lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+def _lists_decided_together(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Requests that one decision may answer, and what they are."""
     if edits := edits_to_decide_together(requests):
         yield f"{len(edits)} edits wait for you", edits
@@ -261,27 +269,34 @@ def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) 
     """Ids that need no question any more after these decisions."""
     by_id = {request["id"]: request for request in requests}
     found = {decision.approval for decision in made}
-    return found.union(*(settle_others(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
+    return found.union(
+        *(decisions_on_other_requests(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS)
+    )
 
 
 def show_request(screen: Screen, request: Request, count: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
-    if plan := reviewed_plan(request):
-        screen.markdown(plan)
-    screen.show(Text.from_ansi(request_text(request, count, color)))
+    if plan := plan_under_review(request):
+        screen.show_markdown(plan)
+    screen.show_renderable(Text.from_ansi(request_text(request, count, color)))
     if describe_request(request).shows == "diff":
         room = max(terminal_size().rows - _AROUND, _FEWEST)
-        screen.lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
+        screen.show_lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
 
 
 def request_text(request: Request, count: str, color: bool) -> str:
     """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
     text = io.StringIO()
     paint = Paint(text)
-    paint.on = color
+    paint.has_colours = color
     more = f": [{_VIEW}]"
-    paint.print_all(
-        ["", *request_lines(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
+    paint.print_lines(
+        [
+            "",
+            *request_lines(
+                request, count, paint, PREVIEW_LINES, more, omits_preview=True, answered_by_key=True
+            ),
+        ]
     )
     return text.getvalue().strip("\n")
 
@@ -290,7 +305,7 @@ def preview_lines(request: Request, width: int, limit: int | None = None) -> lis
     """What would happen, as lines; `limit`: at most so many, and how to see the others."""
     text = describe_request(request).preview
     if is_diff(text):
-        return blocks.diff_texts(text, width, limit, f"[{_VIEW}]")
+        return blocks.diff_lines(text, width, limit, f"[{_VIEW}]")
     return [Text(line) for line in visible(text).splitlines()]
 
 
@@ -302,17 +317,17 @@ def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text
         yield Text("")
 
 
-def _listed_headlines(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
+def _headline_list(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
     for number, request in enumerate(edits[:_LISTED], 1):
         yield f"\n  {number:>2}  {request_headline(request)}"
     if len(edits) > _LISTED:
         yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
 
 
-def _note_decisions(screen: Screen, panel: Panel, decisions: Sequence[Decision]) -> None:
+def _note_decisions(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
-        screen.note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")
+        screen.show_note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")
 
 
 _QUIET_S = 0.4
@@ -327,66 +342,66 @@ class MenuKeys:
     def __init__(
         self,
         buffer: Buffer,
-        panel: Callable[[], Panel],
+        panel: Callable[[], DecisionPanel],
         failed: Callable[[InterlockError], None],
         paint: Callable[[], None],
     ) -> None:
         self._buffer, self._panel, self._failed, self._paint = buffer, panel, failed, paint
         self._before, self._at = 0.0, 0.0
-        self._held = ""
+        self._held_key = ""
         """A key that decides unless another follows: then both are text."""
 
-    def pressed(self) -> float:
+    def note_key_press(self) -> float:
         """Note a key. Returns when it came, in seconds of the monotonic clock."""
         self._before, self._at = self._at, time.monotonic()
         return self._at
 
-    async def quiet(self) -> None:
+    async def wait_until_quiet(self) -> None:
         """Wait until nobody types."""
         while time.monotonic() - self._at < _QUIET_S:
             await asyncio.sleep(0.05)
 
-    def forget(self) -> None:
-        self._held = ""
+    def forget_held_key(self) -> None:
+        self._held_key = ""
 
-    def move(self, by: int) -> None:
-        self._panel().move(by)
+    def move_mark(self, by: int) -> None:
+        self._panel().move_mark(by)
         self._at = -_ALONE_S  # an arrow is no part of a word
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """Drop what is typed, else leave the menu."""
         if self._buffer.text:
             self._buffer.append_to_history()
             self._buffer.reset()
         else:
-            self._panel().back()
+            self._panel().go_back()
 
-    def decide(self, event: KeyPressEvent) -> None:
+    def handle_key(self, event: KeyPressEvent) -> None:
         """A key of the menu decides if it comes alone, or with Enter; anything else is text for the input line."""
         panel, key, pressed_at = self._panel(), event.data, self._at
         alone = pressed_at - self._before > _ALONE_S
-        held, self._held = self._held, ""
-        if key == "\r" and panel.takes(held.lower()):
-            event.app.create_background_task(self._press(panel, held))
+        held, self._held_key = self._held_key, ""
+        if key == "\r" and panel.has_key(held.lower()):
+            event.app.create_background_task(self._press_key(panel, held))
             return
-        if held or not alone or not (key == "\r" or panel.takes(key.lower())):
+        if held or not alone or not (key == "\r" or panel.has_key(key.lower())):
             self._buffer.insert_text("".join(char for char in held + key if char.isprintable()))
             return
-        self._held = key
+        self._held_key = key
 
-        async def unless_typing() -> None:
+        async def press_unless_typing() -> None:
             await asyncio.sleep(_ALONE_S)
-            if self._held and self._at == pressed_at:
-                self._held = ""
-                await self._press(panel, key)
+            if self._held_key and self._at == pressed_at:
+                self._held_key = ""
+                await self._press_key(panel, key)
 
-        event.app.create_background_task(unless_typing())
+        event.app.create_background_task(press_unless_typing())
 
-    async def _press(self, panel: Panel, key: str) -> None:
+    async def _press_key(self, panel: DecisionPanel, key: str) -> None:
         if panel.decided.done():
             return
         try:
-            await panel.press(panel.marked if key == "\r" else key.lower())
+            await panel.press_key(panel.marked_key if key == "\r" else key.lower())
         except InterlockError as error:
             self._failed(error)
         self._paint()

@@ -26,7 +26,7 @@ from interlock.cli.render.output import (
     one_line,
     redact_secrets,
     redirect_output,
-    stdout_paint,
+    result_paint,
     strip_terminal_codes,
 )
 from interlock.cli.render.workflow_results import result_lines
@@ -61,7 +61,7 @@ class _Remarks(_Page):
         return self.page.write(reword_for_session(text))
 
 
-def capture_command(name: str, arguments: list[str]) -> str:
+def capture_command_output(name: str, arguments: list[str]) -> str:
     """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
     page = _Page()
     with redirect_output(page, remarks := _Remarks(page)):
@@ -78,8 +78,8 @@ def render_result(workflow: str, output: Mapping[str, Any]) -> Text:
     """What `interlock run WORKFLOW` shows of its output on a terminal."""
     page = _Page()
     with redirect_output(page, page):
-        paint = stdout_paint()
-        paint.print_all(result_lines(workflow, output, paint), reading=True)
+        paint = result_paint()
+        paint.print_lines(result_lines(workflow, output, paint), keeps_lines=True)
     return Text.from_ansi(page.getvalue().rstrip())
 
 
@@ -87,24 +87,24 @@ _ADVISES = frozenset({"auth", "doctor"})
 """Commands whose results say what to type next, as remarks and errors of all do."""
 
 
-async def show_printed(session: Session, name: str, arguments: Sequence[str]) -> None:
-    text = await to_thread(lambda: capture_command(name, [*arguments]))
+async def show_command_output(session: Session, name: str, arguments: Sequence[str]) -> None:
+    text = await to_thread(lambda: capture_command_output(name, [*arguments]))
     text = reword_for_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
     if shown:
-        session.screen.show(Text.from_ansi(shown))
+        session.screen.show_renderable(Text.from_ansi(shown))
     if len(lines) > _MOST_LINES:
         command = shlex.join(["interlock", name, *arguments])
-        session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
+        session.screen.show_note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
 
 
-def split_words(rest: str) -> list[str]:
+def split_shell_words(text: str) -> list[str]:
     """Split as a shell does. Raises `UserError`."""
     try:
-        return shlex.split(rest)
+        return shlex.split(text)
     except ValueError as error:
-        raise UserError(f"{rest!r} can't be read: {error}. Close the quotes.") from None
+        raise UserError(f"{text!r} can't be read: {error}. Close the quotes.") from None
 
 
 _HEAD, _TAIL = 60, 40
@@ -119,7 +119,7 @@ _GRACE_S = 2.0
 
 
 @dataclass
-class Output:
+class ProgramOutput:
     """The beginning and the end of a program's output."""
 
     head: str = ""
@@ -148,7 +148,7 @@ class Output:
 
 async def run_shell_line(session: Session, line: str) -> None:
     """Run the line to its end, or until the session's `cancel`. Background processes it leaves keep running."""
-    loop, output = asyncio.get_running_loop(), Output()
+    loop, output = asyncio.get_running_loop(), ProgramOutput()
     shell = os.environ.get("SHELL") or "/bin/sh"
     try:
         process = await asyncio.create_subprocess_exec(
@@ -161,7 +161,7 @@ async def run_shell_line(session: Session, line: str) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        session.screen.note(f"Can't start {shell!r}: {error.strerror}. Set SHELL.", "bad")
+        session.screen.show_note(f"Can't start {shell!r}: {error.strerror}. Set SHELL.", "bad")
         return
     began = loop.time()
     session.stop = lambda: _interrupt_process(process, loop)
@@ -171,12 +171,12 @@ async def run_shell_line(session: Session, line: str) -> None:
         session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
     output.feed(b"")
     code = await process.wait() if process.returncode is None else process.returncode
-    session.aside(_drain_stream(process.stdout))
-    session.screen.end()
-    facts = [_format_exit(code), format_duration(loop.time() - began)]
-    _show_output(session, line, output.text, " · ".join(filter(None, facts)))
-    note = f"$ {line}\n{output.text.rstrip()}\n[{_format_exit(code) or 'exit 0'}]\n"
-    session.note_for_model("a shell line that the user ran, and its output", note)
+    session.do_beside(_drain_stream(process.stdout))
+    session.screen.end_drive()
+    facts = [_format_exit_code(code), format_duration(loop.time() - began)]
+    _show_shell_output(session, line, output.text, " · ".join(filter(None, facts)))
+    note = f"$ {line}\n{output.text.rstrip()}\n[{_format_exit_code(code) or 'exit 0'}]\n"
+    session.attach_note("a shell line that the user ran, and its output", note)
 
 
 async def _read_output(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
@@ -195,27 +195,27 @@ async def _drain_stream(stream: asyncio.StreamReader) -> None:
 
 
 def _interrupt_process(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:
-    def send(number: int) -> None:
+    def send_signal(number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
 
-    send(signal.SIGINT)
-    loop.call_later(_GRACE_S, lambda: send(signal.SIGKILL) if process.returncode is None else None)
+    send_signal(signal.SIGINT)
+    loop.call_later(_GRACE_S, lambda: send_signal(signal.SIGKILL) if process.returncode is None else None)
 
 
-def _format_exit(code: int) -> str:
+def _format_exit_code(code: int) -> str:
     if code >= 0:
         return f"exit {code}" if code else ""
     return signal.Signals(-code).name
 
 
-def _show_output(session: Session, line: str, text: str, facts: str) -> None:
+def _show_shell_output(session: Session, line: str, text: str, facts: str) -> None:
     lines = [strip_terminal_codes(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
     shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))
     for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
         shown.append(f"\n  {part}", "")
-    session.screen.show(shown)
+    session.screen.show_renderable(shown)
 
 
 _READERS = (
@@ -240,7 +240,7 @@ def save_clipboard_image(folder: Path) -> Path:
     """Save the clipboard's image in `folder`, under a name made of its content. Raises `UserError`."""
     data, names = b"", [reader[0] for reader in _READERS]
     for command in [*_READERS, ("powershell.exe", "-NoProfile", "-Command", _WINDOWS)]:
-        if shutil.which(command[0]) and (data := _run_reader(command)).startswith(_PNG):
+        if shutil.which(command[0]) and (data := _run_clipboard_reader(command)).startswith(_PNG):
             return _save_image(data, folder)
     if sys.platform == "darwin" and (data := _read_apple_clipboard(folder)):
         return _save_image(data, folder)
@@ -259,7 +259,7 @@ def find_image_file(text: str) -> Path | None:
     return file if (file := Path(name)).is_file() else None
 
 
-def _run_reader(command: tuple[str, ...]) -> bytes:
+def _run_clipboard_reader(command: tuple[str, ...]) -> bytes:
     try:
         return subprocess.run(command, capture_output=True, check=False, timeout=_WAIT_S).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -269,7 +269,7 @@ def _run_reader(command: tuple[str, ...]) -> bytes:
 def _read_apple_clipboard(folder: Path) -> bytes:
     make_private_directory(folder)
     file = folder / "clipboard.png"
-    _run_reader(("osascript", "-e", _APPLE.format(file=str(file))))
+    _run_clipboard_reader(("osascript", "-e", _APPLE.format(file=str(file))))
     data = file.read_bytes() if file.exists() else b""
     file.unlink(missing_ok=True)
     return data
@@ -325,14 +325,14 @@ def _read_current_text(request: Request, workspace: Path) -> str:
         return ""
 
 
-def diff_sides(diff: str, now: str) -> tuple[str, str]:
-    """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
+def diff_sides(diff: str, current: str) -> tuple[str, str]:
+    """The text before and after a diff: whole where it fits `current`, else its hunks alone, as when it is cut."""
     if cut := find_cut_diff_line(diff):
         was, becomes = _hunk_sides(diff)
         return was + cut, becomes + cut
     before: list[str] = []
     after: list[str] = []
-    lines, at = now.splitlines(keepends=True), 0
+    lines, at = current.splitlines(keepends=True), 0
     for start, old, new in _parse_hunks(diff):
         if lines[start : start + len(old)] != old:
             return _hunk_sides(diff)

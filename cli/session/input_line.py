@@ -55,17 +55,17 @@ class Pastes:
         self._texts: dict[str, str] = {}
         self._images: list[Path] = []
 
-    def image(self, file: Path) -> str:
+    def mark_image(self, file: Path) -> str:
         """Returns a mark for an image that is sent with the prompt."""
         if file not in self._images:
             self._images.append(file)
         return f"[image #{self._images.index(file) + 1}]"
 
-    def images(self, text: str) -> list[Path]:
+    def images_in(self, text: str) -> list[Path]:
         numbers = [int(mark[1]) - 1 for mark in _IMAGE.finditer(text)]
         return [self._images[number] for number in numbers if 0 <= number < len(self._images)]
 
-    def fold(self, text: str) -> str:
+    def fold_paste(self, text: str) -> str:
         """Returns a mark for a long paste, a short one as it is; line ends become LF."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
@@ -76,23 +76,23 @@ class Pastes:
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         return f"[pasted {size} #{number}]"
 
-    def whole(self, text: str) -> str:
+    def expand_marks(self, text: str) -> str:
         """The text with each mark replaced by its paste."""
         return _MARK.sub(lambda mark: self._texts.get(mark[1], mark[0]), text)
 
-    def mark_before(self, text: str) -> str:
+    def mark_at_end(self, text: str) -> str:
         """The mark that ends the text, or nothing."""
         found = re.search(rf"{_MARK.pattern}$", text)
         return found[0] if found and found[1] in self._texts else ""
 
-    def parts(self, text: str) -> list[str]:
+    def pastes_in(self, text: str) -> list[str]:
         """The pastes behind the text's marks, in order."""
         return [self._texts[mark[1]] for mark in _MARK.finditer(text) if mark[1] in self._texts]
 
-    def put_back(self, text: str, parts: Iterable[str]) -> str:
+    def refold_pastes(self, text: str, pastes: Iterable[str]) -> str:
         """Fold an earlier session's pastes again, renumbering the text's marks."""
-        left = iter(parts)
-        return _MARK.sub(lambda mark: self.fold(part) if (part := next(left, None)) else mark[0], text)
+        left = iter(pastes)
+        return _MARK.sub(lambda mark: self.fold_paste(part) if (part := next(left, None)) else mark[0], text)
 
 
 class InputHistory(History):
@@ -107,15 +107,15 @@ class InputHistory(History):
     def load_history_strings(self) -> list[str]:
         """The newest first, without duplicates."""
         found = [
-            self._pastes.put_back(*entry)
-            for line in reversed(self._lines())
+            self._pastes.refold_pastes(*entry)
+            for line in reversed(self._read_lines())
             if (entry := _parse_history_entry(line))
         ]
         return list(dict.fromkeys(found))
 
     def store_string(self, string: str) -> None:
         """Append an entry; best-effort, so a full disk only loses it."""
-        entry = {"text": self._redact(string), "pasted": [*map(self._redact, self._pastes.parts(string))]}
+        entry = {"text": self._redact(string), "pasted": [*map(self._redact, self._pastes.pastes_in(string))]}
         if len(entry["text"]) + sum(map(len, entry["pasted"])) > _LARGEST:
             return
         line = json.dumps({k: v for k, v in entry.items() if v}, ensure_ascii=True) + "\n"
@@ -123,14 +123,14 @@ class InputHistory(History):
             make_private_directory(self.path.parent)
             with lock_folder(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
-                    replace_file(self.path, "".join(f"{kept}\n" for kept in self._lines()).encode())
+                    replace_file(self.path, "".join(f"{kept}\n" for kept in self._read_lines()).encode())
                 handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(line)
         except OSError:
             pass
 
-    def _lines(self) -> list[str]:
+    def _read_lines(self) -> list[str]:
         try:
             text = self.path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -200,7 +200,7 @@ def build_input_buffer(
     """`send` gets the typed text with its pastes in full."""
 
     def accept(buffer: Buffer) -> bool:
-        send(pastes.whole(buffer.text))
+        send(pastes.expand_marks(buffer.text))
         return False  # clear the buffer
 
     return Buffer(
@@ -220,9 +220,9 @@ def build_input_control(buffer: Buffer, search: SearchBufferControl) -> BufferCo
 
 
 def build_input_keys(
-    session: Session, buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
+    session: Session, buffer: Buffer, pastes: Pastes, switch_mode: Callable[[], None]
 ) -> KeyBindings:
-    """The input's keys, besides those of emacs and vi. `next_mode` switches the approval mode."""
+    """The input's keys, besides those of emacs and vi. `switch_mode` switches the approval mode."""
     keys, typing = KeyBindings(), has_focus(buffer)
     offered = Condition(lambda: buffer.complete_state is not None)
     _add_sending_keys(keys, typing, buffer)
@@ -231,15 +231,15 @@ def build_input_keys(
 
     @keys.add("s-tab", filter=typing & ~offered)
     def _next_mode(_: KeyPressEvent) -> None:
-        next_mode()
+        switch_mode()
 
     @keys.add("c-x", "c-e", filter=typing)
     @keys.add("c-g", filter=typing & ~offered)
     def _editor(event: KeyPressEvent) -> None:
         async def edit() -> None:
-            text = await session.edit(pastes.whole(buffer.text), ".md")
+            text = await session.edit_text(pastes.expand_marks(buffer.text), ".md")
             if text is not None:
-                buffer.document = Document(pastes.fold(text.rstrip("\n")))
+                buffer.document = Document(pastes.fold_paste(text.rstrip("\n")))
 
         event.app.create_background_task(edit())
 
@@ -272,7 +272,7 @@ def _add_pasting_keys(
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
         image = find_image_file(event.data)
-        buffer.insert_text(pastes.image(image) if image else pastes.fold(event.data))
+        buffer.insert_text(pastes.mark_image(image) if image else pastes.fold_paste(event.data))
 
     @keys.add("c-v", filter=typing & (emacs_mode | vi_insert_mode))
     def _image(event: KeyPressEvent) -> None:
@@ -282,15 +282,15 @@ def _add_pasting_keys(
             except InterlockError as error:
                 session.failed(error)
             else:
-                buffer.insert_text(pastes.image(found))
+                buffer.insert_text(pastes.mark_image(found))
 
         event.app.create_background_task(paste())
 
-    folded = Condition(lambda: bool(pastes.mark_before(buffer.document.text_before_cursor)))
+    folded = Condition(lambda: bool(pastes.mark_at_end(buffer.document.text_before_cursor)))
 
     @keys.add("backspace", filter=typing & folded)
     def _remove(_: KeyPressEvent) -> None:
-        buffer.delete_before_cursor(len(pastes.mark_before(buffer.document.text_before_cursor)))
+        buffer.delete_before_cursor(len(pastes.mark_at_end(buffer.document.text_before_cursor)))
 
 
 def _add_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:

@@ -32,35 +32,35 @@ class LineTerminal:
         self._screen = screen
         self.left = False
 
-    async def run(self, session: Session, prompt: str, run: str | None) -> None:
+    async def run_until_left(self, session: Session, prompt: str, run: str | None) -> None:
         self._cancel = session.cancel
-        self._listen()
+        self._handle_signals()
         session.begin()
         if run:
             session.switch(run)
         if prompt:
             session.submit(prompt)
         try:
-            await self._until_idle(session)
+            await self._wait_until_idle(session)
             self._screen.typed_above = True
             while not self.left:
-                if (line := await self._line()) is not None:
+                if (line := await self._read_line()) is not None:
                     session.take(line)
-                await self._until_idle(session)
+                await self._wait_until_idle(session)
         finally:
             await session.close()
-            self._write()
+            self._print_finished()
 
-    def _listen(self) -> None:
+    def _handle_signals(self) -> None:
         for number in _SIGNALS:
-            action = self._cancel if number == signal.SIGINT else self.exit
+            action = self._cancel if number == signal.SIGINT else self.end_session
             asyncio.get_running_loop().add_signal_handler(number, action)
 
-    async def _line(self) -> str | None:
+    async def _read_line(self) -> str | None:
         """Read a line; None when the person, or a signal, ends the session. `input` may miss a signal."""
         loop, came = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, lambda: (self.exit(), came.set()))
+            loop.add_signal_handler(number, lambda: (self.end_session(), came.set()))
         loop.add_reader(sys.stdin, came.set)
         sys.stdout.write("> ")
         sys.stdout.flush()
@@ -68,59 +68,61 @@ class LineTerminal:
             await came.wait()
         finally:
             loop.remove_reader(sys.stdin)
-            self._listen()
+            self._handle_signals()
         line = "" if self.left else sys.stdin.readline()
         if not line:
             print()
-            self.exit()
+            self.end_session()
             return None
         return line.strip()
 
-    async def _until_idle(self, session: Session) -> None:
-        while session.at_work and not self.left:
-            self._write()
+    async def _wait_until_idle(self, session: Session) -> None:
+        while session.is_working and not self.left:
+            self._print_finished()
             await asyncio.sleep(_LOOK_S)
-        self._write()
+        self._print_finished()
 
-    def _write(self) -> None:
-        sys.stdout.write(STYLES.sub("", self._screen.finished()))
+    def _print_finished(self) -> None:
+        sys.stdout.write(STYLES.sub("", self._screen.take_finished()))
         sys.stdout.flush()
 
-    def paint(self) -> None:
+    def schedule_painting(self) -> None:
         """No-op: finished output is polled."""
 
-    def exit(self) -> None:
+    def end_session(self) -> None:
         self.left = True
 
-    def ring(self, event: NotificationEvent) -> None:
+    def notify_person(self, event: NotificationEvent) -> None:
         notify_terminal(event, sys.stdout)
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
-        self._write()
+        self._print_finished()
         with _raise_on_signal():
             return ask_for_decisions(run, requests, Paint(sys.stderr))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """No-op: a decision that comes too late is reported when it is made."""
 
-    async def handed_over(self, work: Callable[[], T]) -> T:
-        self._write()
+    async def run_in_whole_terminal(self, work: Callable[[], T]) -> T:
+        self._print_finished()
         try:
             with _raise_on_signal():
                 return work()
         except KeyboardInterrupt:
             raise UserError("Stopped.") from None
 
-    async def pick(
+    async def pick_row(
         self,
         title: str,
         rows: Sequence[Row],
-        at: int = 0,
-        reading: Iterable[None] = (),  # noqa: ARG002 - nothing here searches
+        marked: int = 0,
+        text_reader: Iterable[None] = (),  # noqa: ARG002 - nothing here searches
     ) -> Row | None:
         for number, row in enumerate(rows, 1):
-            self._screen.note(f"{'*' if number == at + 1 else ' '} {number:>2}  {row.name}  {row.about}")
-        self._write()
+            self._screen.show_note(
+                f"{'*' if number == marked + 1 else ' '} {number:>2}  {row.name}  {row.about}"
+            )
+        self._print_finished()
         while True:
             try:
                 with _raise_on_signal():
@@ -132,15 +134,18 @@ class LineTerminal:
             if text.isdecimal() and 0 < int(text) <= len(rows):
                 return rows[int(text) - 1]
 
-    async def confirm(self, question: str) -> bool:
-        return (await self.handed_over(lambda: input(f"{question} [y/N] "))).strip().lower() in ("y", "yes")
+    async def ask_yes_or_no(self, question: str) -> bool:
+        return (await self.run_in_whole_terminal(lambda: input(f"{question} [y/N] "))).strip().lower() in (
+            "y",
+            "yes",
+        )
 
-    def suggest(self, text: str) -> None:
-        self._screen.note(f"It was: {text}")
+    def suggest_prompt(self, text: str) -> None:
+        self._screen.show_note(f"It was: {text}")
 
     def take_back(self, texts: Sequence[str]) -> None:
         for text in texts:
-            self._screen.note(f"Not sent: {text}")
+            self._screen.show_note(f"Not sent: {text}")
 
 
 @contextmanager
@@ -163,7 +168,7 @@ def run_line_session(options: Options, workflow: str, prompt: str = "", run: str
     lines = LineTerminal(screen)
     session = Session(options, workflow, screen, lines)
     session.take = lambda text: handle_line(session, text)
-    asyncio.run(lines.run(session, prompt, run))
+    asyncio.run(lines.run_until_left(session, prompt, run))
     if session.run:
         print(f"Go on with: interlock -r {session.run}")
     return 0

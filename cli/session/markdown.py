@@ -41,22 +41,22 @@ class MarkdownStream:
         """A blank line has followed it."""
         self._number = 0
         """Number of the next item in a list whose first items are finished; 0: none."""
-        self._fence: _Fence | None = None
+        self._fence: _OpenFence | None = None
 
     def feed(self, text: str) -> list[Text]:
         shown: list[Text] = []
         *lines, rest = text.split("\n")
         for line in lines:
-            shown += self._add(line)
-            shown += self._feed_line(self._taken())
-        return shown + self._add(rest)
+            shown += self._add_to_line(line)
+            shown += self._feed_line(self._take_line())
+        return shown + self._add_to_line(rest)
 
     def end(self) -> list[Text]:
-        shown = self._feed_line(self._taken()) if self._partial_size else []
+        shown = self._feed_line(self._take_line()) if self._partial_size else []
         if self._fence:
-            shown += self._fence.rest(self.page)
+            shown += self._fence.finish_lines(self.page)
             self._fence = None
-        return shown + self._settle(final=True)
+        return shown + self._finish_settled_blocks(final=True)
 
     def tail(self) -> list[Text]:
         """The unfinished text as it looks now; only the end of a long one."""
@@ -79,36 +79,36 @@ class MarkdownStream:
             return []
         apart = bool(self._before) and (self._gap or needs_blank_line(self._before, nodes[0], lines))
         number = self._number if lines[:1] == self._pending[:1] else 0
-        first = self.page.block(nodes[0], lines, number)
-        rest = self.page.blocks(nodes[1:], lines)
+        first = self.page.layout_block(nodes[0], lines, number)
+        rest = self.page.layout_blocks(nodes[1:], lines)
         if rest and needs_blank_line(nodes[0].type, nodes[1], lines):
             rest.insert(0, Text(""))
         return [*([Text("")] if apart else []), *first, *rest]
 
-    def _add(self, piece: str) -> list[Text]:
+    def _add_to_line(self, piece: str) -> list[Text]:
         """Add to an unfinished line; a very long one is split at a space."""
         shown: list[Text] = []
         while self._partial_size + len(piece) > LIMIT:
             room = LIMIT - self._partial_size
             self._partial.append(piece[:room])
-            whole, piece = self._taken(), piece[room:]
+            whole, piece = self._take_line(), piece[room:]
             at = whole.rfind(" ", LIMIT // 2) + 1 or len(whole)
             shown += self._feed_line(whole[:at])
-            shown += self._forced()
+            shown += self._force_finish()
             piece = whole[at:] + piece
         if piece:
             self._partial.append(piece)
             self._partial_size += len(piece)
         return shown
 
-    def _taken(self) -> str:
+    def _take_line(self) -> str:
         line = "".join(self._partial)
         self._partial, self._partial_size = [], 0
         return line
 
     def _feed_line(self, line: str) -> list[Text]:
         if self._fence:
-            shown = self._fence.line(line, self.page)
+            shown = self._fence.feed_line(line, self.page)
             if self._fence.closed:
                 self._fence, self._before, self._gap = None, "fence", False
             return shown
@@ -117,19 +117,19 @@ class MarkdownStream:
         self._size += len(line) + 1
         decides = not line.strip() or after_blank or _BEGINS.match(line)
         if self._size > LIMIT:
-            return self._settle() + (self._forced() if self._size > LIMIT else [])
-        return self._settle() if decides and self._size >= self._next_try else []
+            return self._finish_settled_blocks() + (self._force_finish() if self._size > LIMIT else [])
+        return self._finish_settled_blocks() if decides and self._size >= self._next_try else []
 
-    def _settle(self, final: bool = False) -> list[Text]:
+    def _finish_settled_blocks(self, final: bool = False) -> list[Text]:
         """Finish the blocks that can't change any more; `final`: all of them."""
         lines, self._pending = self._pending, []
         nodes = parse_blocks(lines)
         shown: list[Text] = []
         for node in nodes[:-1]:
-            shown += self._finish(node, lines)
+            shown += self._finish_block(node, lines)
         kept = len(lines)
         if nodes:
-            more, kept = self._last(nodes[-1], lines, final)
+            more, kept = self._finish_last_block(nodes[-1], lines, final)
             shown += more
         if kept:
             self._gap = not lines[kept - 1].strip()
@@ -144,37 +144,39 @@ class MarkdownStream:
         self._next_try = self._size * _GROWTH
         return shown
 
-    def _last(self, node: SyntaxTreeNode, lines: Sequence[str], final: bool) -> tuple[list[Text], int]:
+    def _finish_last_block(
+        self, node: SyntaxTreeNode, lines: Sequence[str], final: bool
+    ) -> tuple[list[Text], int]:
         """The finished part of the last block, and the line its unfinished part starts on."""
         start = (node.map or (0, 0))[0]
         if node.type == "fence" and not final:
-            shown = self._opening(node, lines)
-            self._fence = _Fence(lines[start], node)
-            shown += [Text(lines[start].strip(), "dim")] if self.page.fences() else []
+            shown = self._blank_line_above(node, lines)
+            self._fence = _OpenFence(lines[start], node)
+            shown += [Text(lines[start].strip(), "dim")] if self.page.should_show_fences() else []
             return shown, start + 1
         blank = not lines[-1].strip()
         if final or node.type in _CLOSED_AT_ONCE or (blank and node.type in _CLOSED_BY_BLANK):
-            return self._finish(node, lines), len(lines)
+            return self._finish_block(node, lines), len(lines)
         if node.type in ("bullet_list", "ordered_list") and len(node.children) > 1:
-            return self._items(node, lines)
+            return self._finish_list_items(node, lines)
         return [], start
 
-    def _items(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
+    def _finish_list_items(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
         last = (node.children[-1].map or (0, 0))[0]
         if lines[last].startswith("    "):
             return [], (node.map or (0, 0))[0]  # alone it would be code
         number = self._number or int(str(node.attrs.get("start", 1)))
-        shown = self._finish(parse_blocks(lines[:last])[-1], lines)
+        shown = self._finish_block(parse_blocks(lines[:last])[-1], lines)
         self._number = number + len(node.children) - 1
         return shown, last
 
-    def _finish(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
-        shown = self._opening(node, lines)
-        shown += self.page.block(node, lines, self._number)
+    def _finish_block(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
+        shown = self._blank_line_above(node, lines)
+        shown += self.page.layout_block(node, lines, self._number)
         self._number = 0
         return shown
 
-    def _opening(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
+    def _blank_line_above(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
         """The blank line above a block, if it needs one."""
         at = (node.map or (0, 0))[0]
         goes_on = self._number > 0
@@ -185,10 +187,10 @@ class MarkdownStream:
         close = {before, node.type} <= {"paragraph", "bullet_list", "ordered_list"}
         return [Text("")] if before and (gap or not (goes_on or close)) else []
 
-    def _forced(self) -> list[Text]:
+    def _force_finish(self) -> list[Text]:
         """Finish a block that is too long; a table's head is kept, and repeated above what follows."""
         lines = self._pending
-        shown = self._settle(final=True)
+        shown = self._finish_settled_blocks(final=True)
         nodes = parse_blocks(lines[:2]) if len(lines) > 2 else []
         if nodes and nodes[-1].type == "table":
             self._pending = [*lines[:2]]
@@ -197,7 +199,7 @@ class MarkdownStream:
         return shown
 
 
-class _Fence:
+class _OpenFence:
     """An open code block: its lines can't change any more."""
 
     def __init__(self, opening: str, node: SyntaxTreeNode) -> None:
@@ -208,27 +210,30 @@ class _Fence:
         self._context: list[str] = []
         self.closed = False
 
-    def line(self, line: str, page: Page) -> list[Text]:
+    def feed_line(self, line: str, page: Page) -> list[Text]:
         if self._close.fullmatch(line):
             self.closed = True
-            return [*self.rest(page), *([Text(line.strip(), "dim")] if page.fences() else [])]
-        self._lines.append(self._dedented(line))
-        return self.rest(page) if len(self._lines) >= _CHUNK else []
+            return [
+                *self.finish_lines(page),
+                *([Text(line.strip(), "dim")] if page.should_show_fences() else []),
+            ]
+        self._lines.append(self._dedent(line))
+        return self.finish_lines(page) if len(self._lines) >= _CHUNK else []
 
-    def rest(self, page: Page) -> list[Text]:
+    def finish_lines(self, page: Page) -> list[Text]:
         """Finish the pending lines."""
-        shown = self._shown(page, self._lines)
+        shown = self._highlight(page, self._lines)
         self._context = [*self._context, *self._lines][-_CONTEXT:]
         self._lines = []
         return shown
 
     def tail(self, page: Page, partial: str) -> list[Text]:
-        last = [self._dedented(partial)] if partial and not self._close.fullmatch(partial) else []
-        return self._shown(page, [*self._lines, *last])
+        last = [self._dedent(partial)] if partial and not self._close.fullmatch(partial) else []
+        return self._highlight(page, [*self._lines, *last])
 
-    def _shown(self, page: Page, lines: Sequence[str]) -> list[Text]:
-        return page.code([*self._context, *lines], self._language, len(self._context))
+    def _highlight(self, page: Page, lines: Sequence[str]) -> list[Text]:
+        return page.highlight_code([*self._context, *lines], self._language, len(self._context))
 
-    def _dedented(self, line: str) -> str:
+    def _dedent(self, line: str) -> str:
         spaces = len(line) - len(line.lstrip(" "))
         return line[min(self._indent, spaces) :]

@@ -66,24 +66,24 @@ def parse_blocks(lines: Sequence[str]) -> list[SyntaxTreeNode]:
 class Page:
     """Lays out blocks at a given width."""
 
-    def __init__(self, console: Console, width: int, code: str) -> None:
-        """`code`: the Pygments style of code, `ansi`, or empty."""
-        self._console, self._width, self._code = console, width, code
+    def __init__(self, console: Console, width: int, code_style: str) -> None:
+        """`code_style`: the Pygments style of code, `ansi`, or empty."""
+        self._console, self._width, self._code_style = console, width, code_style
 
-    def blocks(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str]) -> list[Text]:
+    def layout_blocks(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str]) -> list[Text]:
         """Lines of consecutive blocks, with the blank lines between them."""
-        return self._sequence(nodes, source, self._width)
+        return self._layout_sequence(nodes, source, self._width)
 
-    def block(self, node: SyntaxTreeNode, source: Sequence[str], number: int = 0) -> list[Text]:
+    def layout_block(self, node: SyntaxTreeNode, source: Sequence[str], number: int = 0) -> list[Text]:
         """`number`: replaces the number of a list's first item."""
-        return self._block(node, source, self._width, number)
+        return self._layout_node(node, source, self._width, number)
 
-    def code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
+    def highlight_code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
         """Highlighted lines, without the first `skip` ones, which only give context."""
-        lexer = _find_lexer(language) if self._code and language else None
+        lexer = _find_lexer(language) if self._code_style and language else None
         if lexer is None:
             return [Text(line) for line in lines[skip:]]
-        theme = _ANSI if self._code == "ansi" else Syntax.get_theme(self._code)
+        theme = _ANSI if self._code_style == "ansi" else Syntax.get_theme(self._code_style)
         shown = Text()
         for kind, text in lexer.get_tokens("\n".join(lines)):
             shown.append(text, _drop_background(theme.get_style_for_token(kind)))
@@ -94,58 +94,64 @@ class Page:
             for n in range(skip, len(lines))
         ]
 
-    def fences(self) -> bool:
+    def should_show_fences(self) -> bool:
         """Whether to show fences, because nothing else marks code."""
-        return not self._code
+        return not self._code_style
 
-    def _sequence(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str], width: int) -> list[Text]:
+    def _layout_sequence(
+        self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str], width: int
+    ) -> list[Text]:
         shown: list[Text] = []
         for index, node in enumerate(nodes):
             if index and needs_blank_line(nodes[index - 1].type, node, source):
                 shown.append(Text(""))
-            shown += self._block(node, source, width)
+            shown += self._layout_node(node, source, width)
         return shown
 
-    def _block(self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int = 0) -> list[Text]:
+    def _layout_node(
+        self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int = 0
+    ) -> list[Text]:
         match node.type:
             case "paragraph" | "heading":
                 style = "heading" if node.type == "heading" else ""
-                return self._wrapped(_inline_text(node, style), width)
+                return self._wrap_text(_inline_text(node, style), width)
             case "bullet_list" | "ordered_list":
-                return self._list(node, source, width, number)
+                return self._layout_list(node, source, width, number)
             case "blockquote":
-                inner = self._sequence(node.children, source, width - 2)
+                inner = self._layout_sequence(node.children, source, width - 2)
                 return [Text.assemble(("│ ", "dim"), line) for line in inner]
             case "fence" | "code_block":
-                return self._fenced(node)
+                return self._layout_code_block(node)
             case "hr":
                 return [Text("─" * min(width, _RULE), "dim")]
             case "table":
-                return self._table(node, width)
+                return self._layout_table(node, width)
             case _:
-                return self._wrapped(Text(node.content if node.type == "inline" else ""), width)
+                return self._wrap_text(Text(node.content if node.type == "inline" else ""), width)
 
-    def _list(self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int) -> list[Text]:
+    def _layout_list(
+        self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int
+    ) -> list[Text]:
         shown: list[Text] = []
         first = number or int(str(node.attrs.get("start", 1)))
         for index, item in enumerate(node.children):
             mark = "• " if node.type == "bullet_list" else f"{first + index}. "
             if index and needs_blank_line(item.type, item, source):
                 shown.append(Text(""))
-            lines = self._sequence(item.children, source, width - len(mark)) or [Text("")]
+            lines = self._layout_sequence(item.children, source, width - len(mark)) or [Text("")]
             shown.append(Text.assemble((mark, "accent"), lines[0]))
             shown += [Text(" " * len(mark)).append_text(line) if line else line for line in lines[1:]]
         return shown
 
-    def _fenced(self, node: SyntaxTreeNode) -> list[Text]:
+    def _layout_code_block(self, node: SyntaxTreeNode) -> list[Text]:
         lines = node.content.removesuffix("\n").split("\n") if node.content else []
         language = language_of_fence(node.info) if node.type == "fence" else ""
-        shown = self.code(lines, language)
-        if self.fences() and node.type == "fence":
+        shown = self.highlight_code(lines, language)
+        if self.should_show_fences() and node.type == "fence":
             return [Text(f"{node.markup}{node.info}", "dim"), *shown, Text(node.markup, "dim")]
         return shown
 
-    def _table(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+    def _layout_table(self, node: SyntaxTreeNode, width: int) -> list[Text]:
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim")
         head, *body = node.children
         for cell in head.children[0].children:
@@ -156,9 +162,9 @@ class Page:
             table.add_row(*(_inline_text(cell) for cell in row.children))
         options = self._console.options.update(width=max(width, 1))
         rows = self._console.render_lines(table, options, pad=False)
-        return [_from_segments(row) for row in rows]
+        return [_text_from_segments(row) for row in rows]
 
-    def _wrapped(self, text: Text, width: int) -> list[Text]:
+    def _wrap_text(self, text: Text, width: int) -> list[Text]:
         return [
             part for line in text.split("\n", allow_blank=True) for part in _wrap_line(line, max(width, 1))
         ]
@@ -253,7 +259,7 @@ def fold_line(text: Text, width: int) -> list[Text]:
     return list(text.divide(ends[:-1]))
 
 
-def _from_segments(row: Sequence[Segment]) -> Text:
+def _text_from_segments(row: Sequence[Segment]) -> Text:
     text = Text.assemble(*((segment.text, segment.style or "") for segment in row))
     text.rstrip()
     return text

@@ -17,7 +17,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import one_line
-from interlock.cli.session.completion import Names
+from interlock.cli.session.completion import FuzzyNames
 
 _MOST_LINES = 10
 MARK = "❯ "
@@ -39,13 +39,13 @@ class Picker:
         """`at`: the row marked first."""
         self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._title, self._rows, self._width = title, rows, width
-        self._names = Names([f"{row.name} {row.about}" for row in rows])
+        self._names = FuzzyNames([f"{row.name} {row.about}" for row in rows])
         self._longest = max((cell_len(one_line(row.name)) for row in rows), default=0)
         self._longest_about = max((cell_len(one_line(row.about)) for row in rows), default=0)
         self._found = list(range(len(rows)))
         self._at = min(max(at, 0), max(len(rows) - 1, 0))
-        self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._filter())
-        keys = self._keys()
+        self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._apply_filter())
+        keys = self._build_keys()
         self.input = BufferControl(
             self._typed,
             [BeforeInput("  filter: " if len(rows) > 2 else "  ", "class:dim")],
@@ -54,17 +54,17 @@ class Picker:
         height = Dimension(preferred=min(_MOST_LINES, max(len(rows), 1)), max=_MOST_LINES)
         self.container = HSplit(
             [
-                Window(FormattedTextControl(self.heading), height=1),
-                Window(FormattedTextControl(self.lines), height=height, dont_extend_height=True),
+                Window(FormattedTextControl(self.heading_text), height=1),
+                Window(FormattedTextControl(self.visible_rows), height=height, dont_extend_height=True),
                 Window(self.input, height=1),
             ]
         )
 
-    def read(self, reading: Iterable[None], paint: Callable[[], None]) -> None:
-        """Take the steps of `reading`, which read the rows' texts, in a thread; what is shown follows."""
+    def read_texts_in_thread(self, text_reader: Iterable[None], paint: Callable[[], None]) -> None:
+        """Take the steps of `text_reader`, which read the rows' texts, in a thread; what is shown follows."""
 
         def steps() -> None:
-            for _ in reading:
+            for _ in text_reader:
                 if self.chosen.done():
                     return
                 with suppress(RuntimeError):  # the session has ended
@@ -72,43 +72,43 @@ class Picker:
 
         def show() -> None:
             marked = self._found[self._at] if self._found else None
-            self._filter()
+            self._apply_filter()
             self._at = self._found.index(marked) if marked in self._found else 0
             paint()
 
         Thread(target=steps, daemon=True).start()
 
-    def _filter(self) -> None:
+    def _apply_filter(self) -> None:
         typed = self._typed.text
-        found = self._names.matching(typed, len(self._rows))
+        found = self._names.find_matching(typed, len(self._rows))
         self._found = [
             *found,
             *(n for n, row in enumerate(self._rows) if n not in found and _matching_passage(row, typed)),
         ]
         self._at = 0
 
-    def heading(self) -> StyleAndTextTuples:
+    def heading_text(self) -> StyleAndTextTuples:
         many = len(self._rows) > _MOST_LINES or self._typed.text
         count = f" ({len(self._found)} of {len(self._rows)})" if many else ""
-        return [("bold", cut_cells(self._title, self._width() - len(count))), ("class:dim", count)]
+        return [("bold", truncate_to_width(self._title, self._width() - len(count))), ("class:dim", count)]
 
-    def lines(self) -> StyleAndTextTuples:
+    def visible_rows(self) -> StyleAndTextTuples:
         if not self._found:
             return [("class:dim", "  nothing fits")]
         first = max(0, min(self._at - _MOST_LINES // 2, len(self._found) - _MOST_LINES))
         lines: StyleAndTextTuples = []
         for place in range(first, min(first + _MOST_LINES, len(self._found))):
-            lines += self._line(self._rows[self._found[place]], place == self._at)
+            lines += self._row_cells(self._rows[self._found[place]], place == self._at)
         return lines[:-1]
 
-    def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
+    def _row_cells(self, row: Row, marked: bool) -> StyleAndTextTuples:
         """Names share a column; what describes them gets at least two fifths of the width."""
         width = self._width() - len(MARK) - 1
         name = one_line(row.name)
         about = _matching_passage(row, self._typed.text) or one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
-        name = cut_cells(name, column)
-        hint = cut_cells(about, width - column - 2)
+        name = truncate_to_width(name, column)
+        hint = truncate_to_width(about, width - column - 2)
         return [
             ("class:mark bold" if marked else "", MARK if marked else "  "),
             ("bold" if marked else "", name if not hint else set_cell_size(name, column)),
@@ -116,17 +116,17 @@ class Picker:
             ("", "\n"),
         ]
 
-    def _end(self, row: Row | None) -> None:
+    def _resolve(self, row: Row | None) -> None:
         if not self.chosen.done():
             self.chosen.set_result(row)
 
-    def _move(self, by: int) -> Callable[[KeyPressEvent], None]:
+    def _build_move_handler(self, by: int) -> Callable[[KeyPressEvent], None]:
         def move(_: KeyPressEvent) -> None:
             self._at = max(0, min(self._at + by, len(self._found) - 1))
 
         return move
 
-    def _keys(self) -> KeyBindings:
+    def _build_keys(self) -> KeyBindings:
         keys = KeyBindings()
         steps = {"up": -1, "c-p": -1, "s-tab": -1, "down": 1, "c-n": 1, "tab": 1}
         steps |= {
@@ -136,19 +136,19 @@ class Picker:
             "c-end": 1_000_000,
         }
         for key, by in steps.items():
-            keys.add(key, eager=True)(self._move(by))
+            keys.add(key, eager=True)(self._build_move_handler(by))
 
         @keys.add("enter", eager=True)
         def _take(_: KeyPressEvent) -> None:
             if self._found:
-                self._end(self._rows[self._found[self._at]])
+                self._resolve(self._rows[self._found[self._at]])
 
         @keys.add("escape", eager=True)
         @keys.add("c-c", eager=True)
         @keys.add("c-d", eager=True)
         @keys.add("c-g", eager=True)
         def _leave(_: KeyPressEvent) -> None:
-            self._end(None)
+            self._resolve(None)
 
         return keys
 
@@ -168,5 +168,5 @@ def _matching_passage(row: Row, typed: str) -> str:
     return ""
 
 
-def cut_cells(text: str, width: int) -> str:
+def truncate_to_width(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"

@@ -16,7 +16,7 @@ from interlock.cli.session.markdown_layout import Page, fold_line, strip_control
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.engine.client.event_lines import event_notice
+from interlock.engine.client.event_lines import event_notice_line
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -59,7 +59,7 @@ class Screen:
         """`clock`: seconds; it moves the spinner."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new, on the thread that brought it."""
-        self.thoughts = False
+        self.show_thoughts = False
         """Show them in full."""
         self.typed_above = False
         """The prompt is on the screen already, as it was typed."""
@@ -74,7 +74,7 @@ class Screen:
         self._text: list[str] = []
         """The current answer, or the last one until the next begins."""
         self._thought: list[str] = []
-        self._work: DriveProgress | None = None
+        self._progress: DriveProgress | None = None
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Todo lists of calls still in flight."""
@@ -99,7 +99,7 @@ class Screen:
     def theme(self, theme: Theme) -> None:
         with self._changing():
             self._theme = theme
-            self._laid_out()
+            self._apply_layout()
 
     def resize(self, width: int) -> None:
         """Set the width; finished lines stay as they are."""
@@ -107,30 +107,30 @@ class Screen:
             return
         with self._changing():
             self.width = max(width, 1)
-            self._laid_out()
+            self._apply_layout()
 
     def __call__(self, event: Event, /) -> None:
-        for part in self._portions(event):
-            with self._lock.last():
-                self._take(part)
+        for part in self._split_event(event):
+            with self._lock.acquire_after_painter():
+                self._handle_event(part)
             self.changed()
 
-    def _portions(self, event: Event) -> Iterator[Event]:
+    def _split_event(self, event: Event) -> Iterator[Event]:
         """Split a long text into pieces, so that painting and keys get their turn in between."""
         whole = isinstance(event, Result) or (isinstance(event, MessageEvent) and not event.delta)
-        text = self._unsaid(event)
+        text = self._new_answer_text(event)
         if len(text) <= _PORTION:
             yield event
             return
         if whole:
-            with self._lock.last():
+            with self._lock.acquire_after_painter():
                 self._finish_answer()
         for at in range(0, len(text), _PORTION):
             yield MessageEvent(role="assistant", content=text[at : at + _PORTION], delta=True)
         if isinstance(event, Result):
             yield event.model_copy(update={"response": ""})
 
-    def _unsaid(self, event: Event) -> str:
+    def _new_answer_text(self, event: Event) -> str:
         """The text that an event adds to the run's own answer."""
         match event:
             case MessageEvent(role="assistant") if not event.agent and (event.delta or not self._answer):
@@ -147,27 +147,27 @@ class Screen:
             return
         with self._changing():
             self._finish_answer()
-            self._put(blocks.prompt_lines(prompt, self.width), "prompt", apart=True)
+            self._append_block(blocks.prompt_lines(prompt, self.width), "prompt", apart=True)
 
-    def note(self, text: str, style: str = "dim") -> None:
+    def show_note(self, text: str, style: str = "dim") -> None:
         with self._changing():
-            self._line(text, style)
+            self._show_line(text, style)
 
-    def markdown(self, text: str) -> None:
+    def show_markdown(self, text: str) -> None:
         """Show a complete text the way answers are shown."""
         with self._changing():
             self._finish_answer()
-            stream = MarkdownStream(self._page())
-            self._put([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
+            stream = MarkdownStream(self._make_page())
+            self._append_block([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
             self._kind = "answered"
 
-    def show(self, renderable: RenderableType) -> None:
+    def show_renderable(self, renderable: RenderableType) -> None:
         """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
         with self._changing():
             self._finish_answer()
             if isinstance(renderable, Text):
                 lines = renderable.split("\n", allow_blank=True)
-                self._put(
+                self._append_block(
                     (part for line in lines for part in wrap_hanging(line, self.width)), "shown", apart=True
                 )
             else:
@@ -178,36 +178,36 @@ class Screen:
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
 
-    def lines(self, lines: Iterable[Text]) -> None:
+    def show_lines(self, lines: Iterable[Text]) -> None:
         """Show lines that fit the width, right below what was shown last."""
         with self._changing():
-            self._put(lines, "shown")
+            self._append_block(lines, "shown")
 
     def render_to_ansi(self, lines: Iterable[Text]) -> str:
         with self._lock:
-            return self._drawn(map(strip_controls, lines))
+            return self._to_ansi(map(strip_controls, lines))
 
-    def finished(self) -> str:
+    def take_finished(self) -> str:
         """Whole lines to print above now; each is handed out once."""
         with self._lock:
             out, self._out = self._out, []
         return "".join(out)
 
     @property
-    def running(self) -> str:
+    def running_call_text(self) -> str:
         """The call that runs, and for how long; empty: none."""
         with self._lock:
-            return self._work.running(self._clock()) if self._work else ""
+            return self._progress.newest_call_text(self._clock()) if self._progress else ""
 
-    def end(self) -> None:
+    def end_drive(self) -> None:
         """End the drive: live lines become finished. Steps stay if it only waits for a person."""
         with self._changing():
             self._finish_answer()
             if not self._waits:
                 self._finish_todos()
-            self._work = None
+            self._progress = None
 
-    def live(self, height: int) -> str:
+    def live_text(self, height: int) -> str:
         """At most `height` lines, none wider than the screen, without a final line end."""
         if height <= 0:
             return ""
@@ -215,182 +215,186 @@ class Screen:
             now = self._clock()
             lines = [
                 part
-                for line in self._moving(height, now)
+                for line in self._live_lines(height, now)
                 for part in fold_line(strip_controls(line), self.width)
             ]
-            if self._work:
+            if self._progress:
                 if height > len(lines) + 1:
                     lines.append(Text(""))
-                lines.append(self._work.spinner(self.width, now))
-            shown = self._drawn(lines[-height:])
+                lines.append(self._progress.spinner_line(self.width, now))
+            shown = self._to_ansi(lines[-height:])
         return shown.removesuffix("\n")
 
-    def _moving(self, height: int, now: float) -> list[Text]:
+    def _live_lines(self, height: int, now: float) -> list[Text]:
         lines: list[Text] = []
         if self._answer and (tail := self._answer.tail()):
             lines += [Text("")] * (self._kind not in ("", "answer")) + tail
-        if not self._work:
+        if not self._progress:
             return lines
-        if working := [*self._work.lines(self.width, height, now)]:
+        if working := [*self._progress.live_lines(self.width, height, now)]:
             lines += [Text("")] * (bool(lines) or self._kind not in ("", "line")) + working
         if self._todos:
-            panel = blocks.todo_panel(self._todos, max(4, height // 2))
+            panel = blocks.todo_lines(self._todos, max(4, height // 2))
             lines += [Text(""), *(blocks.clip_to_width(line, self.width) for line in panel)]
-        if self._work.bar.text:
-            lines.append(blocks.clip_to_width(Text(self._work.bar.text), self.width))
+        if self._progress.bar.text:
+            lines.append(blocks.clip_to_width(Text(self._progress.bar.text), self.width))
         return lines
 
-    def _take(self, event: Event) -> None:
-        if line := event_notice(event, verbose=False):
-            self._line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
+    def _handle_event(self, event: Event) -> None:
+        if line := event_notice_line(event, verbose=False):
+            self._show_line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():
-                self._work = DriveProgress(self._clock())
+                self._progress = DriveProgress(self._clock())
                 self._text, self._waits = [], False
             case Result():
-                self._result(event)
+                self._show_result(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
                 text = f"{event.severity}: {one_line(reword_for_session(event.message))}"
-                self._line(text, "warn" if event.severity == "warning" else "bad")
+                self._show_line(text, "warn" if event.severity == "warning" else "bad")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)
             case MessageEvent() if not event.agent:
-                self._message(event)
+                self._feed_answer(event)
             case Thought() if not event.agent:
-                self._thinks(event)
+                self._collect_thought(event)
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
-                self._tool(event)
+                self._handle_call_event(event)
             case ApprovalRequired():
                 self._previewed.add(hash(event.preview))
             case AgentStart():
-                self._working().agent(event, self._clock())
+                self._ensure_progress().record_agent(event, self._clock())
             case AgentEnd():
-                self._put([blocks.clip_to_width(self._working().agent_ended(event), self.width)], "line")
-            case Asking() | Finished() | Progress() | NodeStart() if self._work:
+                self._append_block(
+                    [blocks.clip_to_width(self._ensure_progress().end_agent(event), self.width)], "line"
+                )
+            case Asking() | Finished() | Progress() | NodeStart() if self._progress:
                 if isinstance(event, Finished) and not event.agent:
                     self._finish_answer()
-                    self._work.doing = ""
-                self._work.note(event)
+                    self._progress.doing = ""
+                self._progress.update_spinner(event)
             case _:
                 pass
 
-    def _working(self) -> DriveProgress:
-        self._work = self._work or DriveProgress(self._clock())
-        return self._work
+    def _ensure_progress(self) -> DriveProgress:
+        self._progress = self._progress or DriveProgress(self._clock())
+        return self._progress
 
-    def _message(self, event: MessageEvent) -> None:
+    def _feed_answer(self, event: MessageEvent) -> None:
         if not event.delta and self._answer:
             return  # the full text of what streamed in pieces
         self._finish_thought()
         if self._answer is None:
             if not event.content.strip():
                 return
-            self._answer = MarkdownStream(self._page())
+            self._answer = MarkdownStream(self._make_page())
             self._text = []
         self._text.append(event.content)
-        self._doing("answering")
-        self._put(self._answer.feed(escape_controls(event.content)), "answer")
+        self._set_activity("answering")
+        self._append_block(self._answer.feed(escape_controls(event.content)), "answer")
 
-    def _thinks(self, event: Thought) -> None:
+    def _collect_thought(self, event: Thought) -> None:
         if not self._answer:
             self._thought.append(event.content)
             if about := blocks.thought_headline("".join(self._thought)[:400]):
-                self._doing(about)
+                self._set_activity(about)
 
     def _finish_thought(self) -> None:
         thought, self._thought = "".join(self._thought), []
         if not thought.strip():
             return
-        self._doing("")
-        if self.thoughts:
+        self._set_activity("")
+        if self.show_thoughts:
             stream = MarkdownStream(Page(self._console, self.width - 2, ""))
             lines = [*stream.feed(escape_controls(thought.strip())), *stream.end()]
-            self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
+            self._append_block(
+                (Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True
+            )
         elif about := blocks.thought_headline(thought):
-            self._put([blocks.clip_to_width(Text(f"∴ {about}", "thought"), self.width)], "line")
+            self._append_block([blocks.clip_to_width(Text(f"∴ {about}", "thought"), self.width)], "line")
 
     def _finish_answer(self) -> None:
         self._finish_thought()
         if self._answer:
             answer, self._answer = self._answer, None
-            self._put(answer.end(), "answer")
+            self._append_block(answer.end(), "answer")
             self._kind = "answered"
 
     def _finish_todos(self) -> None:
         if self._todos:
-            self._put(blocks.todo_panel(self._todos, len(self._todos) + 1), "todos", apart=True)
+            self._append_block(blocks.todo_lines(self._todos, len(self._todos) + 1), "todos", apart=True)
             self._todos = ()
 
-    def _tool(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> None:
+    def _handle_call_event(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> None:
         if isinstance(event, ToolResultEvent):
-            self._called(event)
+            self._show_call_result(event)
             return
         if isinstance(event, ToolUse | ToolStart) and not event.agent:
             self._finish_answer()
-            self._doing("")
-        self._working().call(event, self._clock())
-        if isinstance(event, ToolUse) and (todos := blocks.todos_of(event)) is not None:
+            self._set_activity("")
+        self._ensure_progress().record_call(event, self._clock())
+        if isinstance(event, ToolUse) and (todos := blocks.todos_in_call(event)) is not None:
             self._asked[event.agent, event.tool_id] = todos
 
-    def _called(self, event: ToolResultEvent) -> None:
-        printed = self._work.ended(event) if self._work else None
+    def _show_call_result(self, event: ToolResultEvent) -> None:
+        printed = self._progress.end_call(event) if self._progress else None
         todos = self._asked.pop((event.agent, event.tool_id), None)
         well = event.status == "success" and not event.exit
         if todos is not None and well:
-            self._steps(event, todos)
+            self._replace_todos(event, todos)
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
-        self._put(blocks.call_lines(event, printed, self.width), "line")
+        self._append_block(blocks.call_lines(event, printed, self.width), "line")
         if event.diff and hash(event.diff) not in self._previewed:
-            self._put(blocks.diff_texts(event.diff, self.width), "line")
+            self._append_block(blocks.diff_lines(event.diff, self.width), "line")
 
-    def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
+    def _replace_todos(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
         if event.agent:
             return
         self._todos = todos
         if all(todo.get("status") in ("completed", "cancelled") for todo in todos):
             self._finish_todos()
 
-    def _result(self, event: Result) -> None:
-        unsaid = self._unsaid(event)
+    def _show_result(self, event: Result) -> None:
+        unsaid = self._new_answer_text(event)
         self._finish_answer()
         self._waits = event.status == "waiting"
         if unsaid:
-            self.markdown(unsaid)
-        ending = blocks.ending_lines(event, self._work.tokens if self._work else 0)
-        self._put((part for line in ending for part in wrap_hanging(line, self.width)), "line")
+            self.show_markdown(unsaid)
+        ending = blocks.ending_lines(event, self._progress.tokens if self._progress else 0)
+        self._append_block((part for line in ending for part in wrap_hanging(line, self.width)), "line")
         for warning in event.warnings:
             if warning not in self._warned:
-                self._line(f"warning: {one_line(warning)}", "warn")
-        self.end()
+                self._show_line(f"warning: {one_line(warning)}", "warn")
+        self.end_drive()
 
-    def _doing(self, what: str) -> None:
-        if self._work:
-            self._work.doing = what
+    def _set_activity(self, what: str) -> None:
+        if self._progress:
+            self._progress.doing = what
 
-    def _page(self) -> Page:
+    def _make_page(self) -> Page:
         return Page(self._console, self.width, self._theme.code if self._color else "")
 
-    def _laid_out(self) -> None:
+    def _apply_layout(self) -> None:
         self._console = self._theme.make_string_console(self.width, self._color)
         if self._answer:
-            self._answer.page = self._page()
+            self._answer.page = self._make_page()
 
-    def _line(self, text: str, style: str) -> None:
+    def _show_line(self, text: str, style: str) -> None:
         self._finish_answer()
         lines = (Text(line, style) for line in escape_controls(text).split("\n"))
-        self._put((part for line in lines for part in wrap_hanging(line, self.width)), "line")
+        self._append_block((part for line in lines for part in wrap_hanging(line, self.width)), "line")
 
-    def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
+    def _append_block(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
         made = [strip_controls(line) for line in lines]
         if not made:
             return
         if self._kind and (self._kind != kind or apart):
             made.insert(0, Text(""))
         self._kind = kind
-        self._out.append(self._drawn(made))
+        self._out.append(self._to_ansi(made))
 
-    def _drawn(self, lines: Iterable[Text]) -> str:
+    def _to_ansi(self, lines: Iterable[Text]) -> str:
         return "".join(part for line in lines for part in to_ansi(line, self._console))

@@ -10,8 +10,7 @@ from interlock.cli.session.screen import Screen
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
-from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front_end import Notice
+from interlock.engine.client.conversation import Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, NotificationEvent
@@ -31,13 +30,13 @@ _SAID = {
 class Terminal(Protocol):
     """What a session needs from its terminal: `App`, or `Lines` where the cursor can't be moved."""
 
-    def paint(self) -> None:
+    def schedule_painting(self) -> None:
         """Show soon what has changed."""
 
-    def exit(self) -> None:
+    def end_session(self) -> None:
         """End the session."""
 
-    def ring(self, event: NotificationEvent) -> None:
+    def notify_person(self, event: NotificationEvent) -> None:
         """Notify the person by the terminal."""
 
     async def decide(self, run: str, requests: Sequence[Pending], /) -> list[Decision]:
@@ -47,22 +46,22 @@ class Terminal(Protocol):
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request isn't among those that wait."""
 
-    async def handed_over(self, work: Callable[[], T]) -> T:
+    async def run_in_whole_terminal(self, work: Callable[[], T]) -> T:
         """Do something that needs the whole terminal."""
         ...
 
-    async def pick(
-        self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
+    async def pick_row(
+        self, title: str, rows: Sequence[Row], marked: int = 0, text_reader: Iterable[None] = ()
     ) -> Row | None:
-        """Ask for a row. `at`: the one marked first. `reading` reads the rows' texts, a little at each step."""
+        """Ask for a row. `marked`: the one marked first. `text_reader` reads the rows' texts, a little at each step."""
 
-    def suggest(self, text: str) -> None:
+    def suggest_prompt(self, text: str) -> None:
         """Offer a text as the next prompt."""
 
     def take_back(self, texts: Sequence[str]) -> None:
         """Give back queued prompts that won't be sent."""
 
-    async def confirm(self, question: str) -> bool:
+    async def ask_yes_or_no(self, question: str) -> bool:
         """Ask a yes-or-no question."""
         ...
 
@@ -73,15 +72,15 @@ class Session(Conversation):
     def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
         super().__init__(options, workflow, _TerminalFront(screen, terminal))
         self.screen, self.terminal = screen, terminal
-        self.available = ExtensionReader(options, self.workspace)
+        self.extensions = ExtensionReader(options, self.workspace)
 
-    def leave(self) -> None:
-        self.terminal.exit()
+    def leave_session(self) -> None:
+        self.terminal.end_session()
 
-    async def edit(self, text: str, suffix: str) -> str | None:
+    async def edit_text(self, text: str, suffix: str) -> str | None:
         """Edit the text in $VISUAL or $EDITOR. None after a failure, which is shown."""
         try:
-            return await self.terminal.handed_over(lambda: edit_in_editor(text, suffix, "The text"))
+            return await self.terminal.run_in_whole_terminal(lambda: edit_in_editor(text, suffix, "The text"))
         except InterlockError as error:
             self.failed(error)
             return None
@@ -93,22 +92,22 @@ class _TerminalFront:
     def __init__(self, screen: Screen, terminal: Terminal) -> None:
         self._screen, self._terminal = screen, terminal
         self.prompted = screen.show_prompt
-        self.moved, self.ended = terminal.paint, screen.end
+        self.moved, self.ended = terminal.schedule_painting, screen.end_drive
         self.still_asked, self.take_back = terminal.still_asked, terminal.take_back
 
     def event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
             end_startup()
         if isinstance(event, NotificationEvent):
-            self._terminal.ring(event)
+            self._terminal.notify_person(event)
         self._screen(event)
 
     def notice(self, notice: Notice, /) -> None:
         if notice.kind in ("problem", "unsent"):
-            self._screen.note(one_line(redact_secrets(reword_for_session(notice.text))), "bad")
+            self._screen.show_note(one_line(redact_secrets(reword_for_session(notice.text))), "bad")
         else:
             said = _SAID.get(notice.kind, "{text}") if notice.run else "{text}"
-            self._screen.note(said.format(text=notice.text, run=notice.run))
+            self._screen.show_note(said.format(text=notice.text, run=notice.run))
 
     async def decide(self, run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         return await self._terminal.decide(run, requests)

@@ -8,7 +8,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import format_amount, one_line
-from interlock.cli.session.picker import cut_cells
+from interlock.cli.session.picker import truncate_to_width
 from interlock.cli.session.session import Session
 from interlock.engine.client.context_window import known_window
 from interlock.engine.client.following import changes
@@ -74,7 +74,7 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
         (
             6,
             "class:model",
-            cut_cells(one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
+            truncate_to_width(one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
         ),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),
         (
@@ -84,13 +84,17 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
         ),
         (3, "class:dim", f"{format_amount(figures.tokens)} tokens" if figures.tokens else ""),
         (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
-        (2, "class:dim", f"⎇ {cut_cells(one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else ""),
+        (
+            2,
+            "class:dim",
+            f"⎇ {truncate_to_width(one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else "",
+        ),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
     ]
     return [part for part in parts if part[2]]
 
 
-class Readings:
+class FigureReader:
     """What a run's events don't tell; read in a thread."""
 
     def __init__(self, home: Path) -> None:
@@ -98,7 +102,7 @@ class Readings:
         self._stamp: tuple[object, ...] = ()
         self._changed = changes(home)
 
-    def read(self, session: Session) -> bool:
+    def refresh(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
         from interlock.engine.client.folder_contents import git_branch
 
@@ -107,32 +111,32 @@ class Readings:
         stamp = (session.run, session.answering or session.model)
         if self._changed() or stamp != self._stamp:
             with suppress(InterlockError):
-                self._read(session, session.run)
+                self._read_run_figures(session, session.run)
             self._stamp = stamp
         return before != (self._known, self._window)
 
-    def _read(self, session: Session, run: str | None) -> None:
+    def _read_run_figures(self, session: Session, run: str | None) -> None:
         client = session.client
         own = (run, client.innermost_subtask(run)) if run else ()
-        elsewhere = sum(request.run not in own for request in client.requests())
+        elsewhere = sum(request.run not in own for request in client.waiting_requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         if model := session.answering or session.model:
             self._window = known_window(client.settings(session.workspace), model)
         if run:
-            spent = [one["usd"] for one in client.costs(run).values()]
+            spent = [one["usd"] for one in client.model_costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
     def close(self) -> None:
         self._changed.close()
 
-    def of(self, session: Session) -> Figures:
+    def figures_of_session(self, session: Session) -> Figures:
         used = session.used
         window = used.window or self._window
         left = round(100 * max(1 - used.context / window, 0)) if window and used.context else None
         return replace(
             self._known,
             model=session.answering or session.model,
-            running=session.screen.running if session.busy else "",
+            running=session.screen.running_call_text if session.busy else "",
             approval_mode=session.approval_mode,
             mode=session.mode,
             context_left=left,

@@ -15,7 +15,7 @@ PRINTED = 65_536
 """Characters that one painting prints above: a slow terminal mustn't keep a key waiting."""
 
 
-class HeldOutput(Vt100_Output):
+class BatchedOutput(Vt100_Output):
     """Batches several paintings into one write, which avoids flicker."""
 
     def __init__(self, stream: Any) -> None:
@@ -23,7 +23,7 @@ class HeldOutput(Vt100_Output):
         self._held = False
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def hold_writes(self) -> Generator[None]:
         self._held = True
         try:
             yield
@@ -48,14 +48,14 @@ def terminal_size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-def split_portion(text: str) -> tuple[str, str]:
+def split_printed_portion(text: str) -> tuple[str, str]:
     if len(text) <= PRINTED:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)
     return text[:end], text[end:]
 
 
-def handle_once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
+def run_once_after_render(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
     """A handler of `app.after_render` that does the work once, after the first painting."""
 
     def called(_: object) -> None:
@@ -86,7 +86,7 @@ class PainterFirstLock:
         self._lock.release()
 
     @contextmanager
-    def last(self) -> Generator[None]:
+    def acquire_after_painter(self) -> Generator[None]:
         """Take the lock for feeding events, once no painter waits."""
         self._nobody_waits.wait(1.0)  # times out in case two threads changed the count at once
         with self._lock:

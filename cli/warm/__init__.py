@@ -136,13 +136,13 @@ def _follow_fork(conn: socket, pid: int) -> int:
     before = termios.tcgetattr(0) if os.isatty(0) else None
     conn.settimeout(None)
 
-    def pass_on(number: int, _: FrameType | None) -> None:
+    def forward_signal(number: int, _: FrameType | None) -> None:
         with suppress(ProcessLookupError):  # it has just ended
             (os.killpg if number in _OF_TERMINALS else os.kill)(pid, number)
 
     for number in (*_OF_TERMINALS, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, pass_on)
+            signal.signal(number, forward_signal)
     with suppress(OSError):
         conn.sendall(GO)
     from interlock.services.secrets.hidden import hide_process_memory

@@ -36,11 +36,11 @@ class Child(Protocol):
 
 
 class Fork:
-    """Brought by `told`: its pid, then its wait status. Raises `ConnectionError` if no pid comes."""
+    """A forked process; `status_pipe` brings its pid, then its wait status. Raises `ConnectionError` without a pid."""
 
-    def __init__(self, told: int) -> None:
-        self._told = told
-        self.pid = int.from_bytes(os.read(told, WORD), sys.byteorder)
+    def __init__(self, status_pipe: int) -> None:
+        self._status_pipe = status_pipe
+        self.pid = int.from_bytes(os.read(status_pipe, WORD), sys.byteorder)
         self.returncode: int | None = None
         if not self.pid:
             raise BrokenPipeError("the process that forks is gone")
@@ -52,9 +52,9 @@ class Fork:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
+            if not select.select([self._status_pipe], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("interlock", timeout or 0)
-            status = os.read(self._told, WORD) or int(signal.SIGKILL).to_bytes(WORD, sys.byteorder)
+            status = os.read(self._status_pipe, WORD) or int(signal.SIGKILL).to_bytes(WORD, sys.byteorder)
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
         return self.returncode
 
@@ -67,7 +67,7 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
     def __del__(self) -> None:
-        os.close(self._told)
+        os.close(self._status_pipe)
 
 
 class Forker:
@@ -76,7 +76,7 @@ class Forker:
     def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.warm.fork_server")) -> None:
         self._program = program
         self._lock = threading.Lock()
-        self._door: socket.socket | None = None
+        self._server: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(
@@ -95,9 +95,9 @@ class Forker:
             streams = [null if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
             for _ in range(2 if sys.platform.startswith("linux") else 0):
                 try:
-                    return Fork(self.asked(module, arguments, env, str(Path.cwd()), streams))
+                    return Fork(self.request_fork(module, arguments, env, str(Path.cwd()), streams))
                 except ConnectionError:  # it ended, or was killed; what it forked lives on
-                    self.end()
+                    self.stop_server()
         finally:
             os.close(null)
         return subprocess.Popen(
@@ -109,17 +109,17 @@ class Forker:
             start_new_session=True,
         )
 
-    def asked(
+    def request_fork(
         self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
     ) -> int:
-        """Ask for a fork; returns what tells of it. Raises `ConnectionError` if the process that forks is gone."""
+        """Ask for a fork; returns the pipe of its pid and end. Raises `ConnectionError` if the forker is gone."""
         given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
         given |= {"numbers": [*range(len(streams))]}
         request = os.memfd_create("start", os.MFD_CLOEXEC)
         told, telling = os.pipe()
         try:
             os.write(request, marshal.dumps(given))
-            socket.send_fds(self.door(), [b"x"], [telling, request, *streams])
+            socket.send_fds(self.connect_to_server(), [b"x"], [telling, request, *streams])
         except BaseException:
             os.close(told)
             raise
@@ -128,11 +128,11 @@ class Forker:
             os.close(telling)
         return told
 
-    def door(self) -> socket.socket:
-        """The socket to that process, which is started if there is none."""
+    def connect_to_server(self) -> socket.socket:
+        """Return the socket to the process that forks, which is started if there is none."""
         with self._lock:
-            if self._door is None:
-                self._door, theirs = socket.socketpair()
+            if self._server is None:
+                self._server, theirs = socket.socketpair()
                 with theirs:
                     self._process = subprocess.Popen(
                         [sys.executable, "-P", *self._program, str(theirs.fileno())],
@@ -143,22 +143,22 @@ class Forker:
                         start_new_session=True,
                         pass_fds=[theirs.fileno()],
                     )
-            return self._door
+            return self._server
 
-    def adopt(self, door: socket.socket) -> None:
+    def adopt_server(self, door: socket.socket) -> None:
         """Use the process that this one was itself forked from."""
-        self._door = door
+        self._server = door
 
-    def end(self) -> None:
-        """What was forked goes on."""
+    def stop_server(self) -> None:
+        """End the process that forks; what it forked goes on."""
         with self._lock:
-            if self._door:
-                self._door.close()
+            if self._server:
+                self._server.close()
             if self._process:
                 self._process.kill()
                 self._process.wait()
-            self._door = self._process = None
+            self._server = self._process = None
 
 
 FORKER = Forker()
-atexit.register(FORKER.end)
+atexit.register(FORKER.stop_server)

@@ -67,7 +67,7 @@ def import_all(extras: bool = False) -> None:
     """
     gc.disable()  # as each start does; the rehearsed one turns it on again
     found = extras and find_spec("langchain_openai")
-    _run_prompt_with_each(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
+    _run_prompt_with_models(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     session = import_module(_SESSION)
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini", "interlock.services.secrets.hidden"):
@@ -80,7 +80,7 @@ def import_all(extras: bool = False) -> None:
 
 def rehearse() -> None:
     """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
-    _run_prompt_with_each(_SCRIPTED)
+    _run_prompt_with_models(_SCRIPTED)
     _drop_rehearsal_objects()
 
 
@@ -95,17 +95,17 @@ def _drop_rehearsal_objects() -> None:
         raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
 
 
-def _run_prompt_with_each(*models: str) -> None:
+def _run_prompt_with_models(*models: str) -> None:
     """Run a prompt with each. Raises `RuntimeError` if the first can't."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        Path(folder, "told").open("w+") as told,
+        Path(folder, "told").open("w+") as output,
         socket.socket() as deaf,
     ):
         deaf.bind(("127.0.0.1", 0))
         before, streams = {**os.environ}, (sys.stdout, sys.stderr)
         os.environ.update(_isolated_environment(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
-        sys.stdout, sys.stderr = told, told
+        sys.stdout, sys.stderr = output, output
         os.chdir(folder)
         try:
             command_line = import_module(PROGRAM).main
@@ -116,8 +116,8 @@ def _run_prompt_with_each(*models: str) -> None:
             os.environ.clear()
             os.environ.update(before)
         if codes[0]:  # the others can't succeed: nobody answers
-            told.seek(0)
-            raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
+            output.seek(0)
+            raise RuntimeError(f"the run that imports everything failed: {output.read().strip()}")
 
 
 def _isolated_environment(folder: str, nobody: str) -> dict[str, str]:
@@ -187,76 +187,80 @@ class ForkServer:
         self._wake, self._waking = os.pipe()
         for end in (self._wake, self._waking):
             os.set_blocking(end, False)
-        self._telling: dict[int, int] = {}
+        self._status_pipes: dict[int, int] = {}
         """Process → where its end is told."""
 
     def serve(self, unused_s: float) -> None:
         signal.signal(signal.SIGCHLD, _ignore_signal)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
-        while ready := self.ready(None if self._telling else unused_s):
+        while ready := self.wait_for_input(None if self._status_pipes else unused_s):
             if self._wake in ready:
                 os.read(self._wake, 4096)
-                self._reap()
-            if self.door in ready and not self.answer():
+                self._report_ended_children()
+            if self.door in ready and not self.handle_request():
                 return
 
-    def ready(self, patience_s: float | None) -> list[Any]:
-        """What there is to read: the door, or that a fork has ended; nothing after that time."""
-        return select.select([self.door, self._wake], [], [], patience_s)[0]
+    def wait_for_input(self, timeout_s: float | None) -> list[Any]:
+        """Wait until there is something to read: the door, or that a fork has ended. Nothing: the time is up."""
+        return select.select([self.door, self._wake], [], [], timeout_s)[0]
 
-    def answer(self) -> bool:
-        """Do what is asked; whether more will be."""
+    def handle_request(self) -> bool:
+        """Do what is asked; return whether more will be."""
         asked, fds, _, _ = socket.recv_fds(self.door, 1, MOST)
         if asked:
-            self.fork(*fds)
+            self.fork_and_report(*fds)
         return bool(asked)
 
-    def fork(self, told: int, *fds: int) -> None:
-        """`told`: where to tell the pid, and the end. `fds`: a file with the request, and the streams."""
+    def fork_and_report(self, status_pipe: int, *fds: int) -> None:
+        """`status_pipe`: where to tell the pid, and the end. `fds`: a file with the request, and the streams."""
         with suppress(OSError):  # told by the end of its pipe
-            self._telling[self.forked(told, *fds)] = os.dup(told)
-        for fd in (told, *fds):
+            self._status_pipes[self.make_fork(status_pipe, *fds)] = os.dup(status_pipe)
+        for fd in (status_pipe, *fds):
             os.close(fd)
 
-    def forked(self, *given: int) -> int:
-        """A fork that has got these descriptors."""
+    def make_fork(self, *descriptors: int) -> int:
+        """Return a new fork, which has got these descriptors."""
         if (pid := os.fork()) == 0:
-            self.begin(*given)
+            self.run_child(*descriptors)
         return pid
 
-    def _reap(self) -> None:
+    def _report_ended_children(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if (told := self._telling.pop(ended[0], None)) is not None:
+                if (told := self._status_pipes.pop(ended[0], None)) is not None:
                     write_word(told, ended[1])
                     os.close(told)
 
-    def begin(self, told: int, request: int, *fds: int) -> NoReturn:
-        write_word(told, os.getpid())
+    def run_child(self, status_pipe: int, request: int, *fds: int) -> NoReturn:
+        write_word(status_pipe, os.getpid())
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        given: dict[str, Any] = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
-        numbers: list[int] = given["numbers"]
-        told, *moved = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (told, *fds))
+        request_fields: dict[str, Any] = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
+        numbers: list[int] = request_fields["numbers"]
+        status_pipe, *moved = (
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (status_pipe, *fds)
+        )
         for fd, number in zip(moved, numbers, strict=True):
             os.dup2(fd, number)
-        close_descriptors_except({*numbers, told})
+        close_descriptors_except({*numbers, status_pipe})
         code = 1
         with suppress(OSError):  # the folder is gone
-            os.chdir(given["cwd"])
-            code = run_in_environment(given["env"], lambda: self.call(given, told))
-        write_word(told, (code & 0xFF) << 8)  # the process that forks may be gone
+            os.chdir(request_fields["cwd"])
+            code = run_in_environment(
+                request_fields["env"], lambda: self.run_requested(request_fields, status_pipe)
+            )
+        write_word(status_pipe, (code & 0xFF) << 8)  # the process that forks may be gone
         os._exit(code)
 
-    def call(self, given: Mapping[str, Any], told: int) -> int | None:  # noqa: ARG002
-        """What a fork is for; returns its exit code."""
-        return import_module(given["module"]).main(*given["arguments"])
+    def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int | None:  # noqa: ARG002
+        """Run, in the fork, what was requested; returns its exit code."""
+        return import_module(request["module"]).main(*request["arguments"])
 
 
-def write_word(told: int, word: int) -> None:
+def write_word(descriptor: int, number: int) -> None:
     with suppress(OSError):  # nobody listens
-        os.write(told, word.to_bytes(WORD, sys.byteorder))
+        os.write(descriptor, number.to_bytes(WORD, sys.byteorder))
 
 
 def main(door: str) -> None:

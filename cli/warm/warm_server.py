@@ -50,34 +50,34 @@ class _WarmServer(ForkServer):
         self.door.bind(f"/proc/self/fd/{folder}/{path.name}")
         self.door.listen(64)
         self._path = path
-        self._here = {
+        self._own_start = {
             "variables": warm.import_time_variables(os.environ),
             "interpreter": warm.describe_interpreter(),
         }
-        self._stamps = _change_times()
+        self._stamps = _modification_times()
         self._next: tuple[int, socket.socket] | None = None
         """The fork that waits to become the next start, and its socket: it says `READY`, and gets descriptors."""
         self._due = True
 
-    def ready(self, patience_s: float | None) -> list[Any]:
+    def wait_for_input(self, timeout_s: float | None) -> list[Any]:
         if self._due:
-            if ready := super().ready(_QUIET_S):
+            if ready := super().wait_for_input(_QUIET_S):
                 return ready
-            self._due, self._next = False, self._prepared()
-        return super().ready(patience_s)
+            self._due, self._next = False, self._prepare_next_fork()
+        return super().wait_for_input(timeout_s)
 
-    def _prepared(self) -> tuple[int, socket.socket] | None:
+    def _prepare_next_fork(self) -> tuple[int, socket.socket] | None:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 if (pid := os.fork()) == 0:
                     ours.close()
-                    self._wait(theirs)
+                    self._wait_to_run(theirs)
             except OSError:  # the next start forks by itself
                 return None
         return pid, ours
 
-    def _wait(self, door: socket.socket) -> NoReturn:
+    def _wait_to_run(self, door: socket.socket) -> NoReturn:
         """Become the next start; the warm process's end ends this one, too."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -92,22 +92,22 @@ class _WarmServer(ForkServer):
             os._exit(1)
         if not fds:
             os._exit(0)
-        self.begin(*fds)
+        self.run_child(*fds)
 
-    def forked(self, *given: int) -> int:
+    def make_fork(self, *descriptors: int) -> int:
         if self._next and select.select([self._next[1]], [], [], 0)[0]:
             (pid, door), self._next, self._due = self._next, None, True
             with door, suppress(OSError):  # it was killed
-                socket.send_fds(door, [warm.HAND_OVER], given)
+                socket.send_fds(door, [warm.HAND_OVER], descriptors)
                 return pid
-        return super().forked(*given)
+        return super().make_fork(*descriptors)
 
-    def end(self, *_: object) -> NoReturn:
-        """What was started goes on."""
+    def stop_server(self, *_: object) -> NoReturn:
+        """End the warm process; what was started goes on."""
         self._path.unlink(missing_ok=True)
         os._exit(0)
 
-    def answer(self) -> bool:
+    def handle_request(self) -> bool:
         conn, _ = self.door.accept()
         with conn:
             conn.settimeout(warm.PATIENCE_S)
@@ -118,17 +118,17 @@ class _WarmServer(ForkServer):
             if warm.peer_credentials(conn)[1] != os.geteuid():
                 return True
             if asked == warm.HAND_OVER and fds:
-                self.fork(conn.detach(), *fds)
+                self.fork_and_report(conn.detach(), *fds)
             elif asked == warm.STOP:
-                self.end()
+                self.stop_server()
         return True
 
-    def call(self, given: Mapping[str, Any], told: int) -> int:
-        """Be the process that the client would have been, once it says go."""
-        conn = socket.socket(fileno=told)
+    def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int:
+        """Run, in the fork, what the client would have run, once it says go."""
+        conn = socket.socket(fileno=status_pipe)
         conn.setblocking(True)
         client = warm.peer_credentials(conn)[0]
-        why = self._refusal(client, given)
+        why = self._refusal_reason(client, request)
         conn.sendall((why.encode() or warm.READY) + b"\n")
         if why or conn.recv(1) != warm.GO:
             os._exit(0)  # it waited too long, or only asked
@@ -138,35 +138,38 @@ class _WarmServer(ForkServer):
         if select.select([conn], [], [], 0)[0]:
             os._exit(1)  # it came before that
         conn.detach()
-        os.umask(given["umask"])
-        sys.argv = given["argv"]
-        _follow_job_control(client, told)
+        os.umask(request["umask"])
+        sys.argv = request["argv"]
+        _follow_job_control(client, status_pipe)
         return import_module(PROGRAM).run_command_line(sys.argv[1:], own_process=True)
 
-    def _refusal(self, client: int, given: Mapping[str, Any]) -> str:
-        theirs = {"variables": warm.import_time_variables(given["env"]), "interpreter": given["interpreter"]}
+    def _refusal_reason(self, client: int, request: Mapping[str, Any]) -> str:
+        theirs = {
+            "variables": warm.import_time_variables(request["env"]),
+            "interpreter": request["interpreter"],
+        }
         theirs |= _process_attributes(client)
-        ours = {**self._here, **_process_attributes(os.getpid())}
+        ours = {**self._own_start, **_process_attributes(os.getpid())}
         if differing := [name for name in ours if ours[name] != theirs[name]]:
             return f"another {differing[0]}"
-        if changed := [file for file, stamp in self._stamps.items() if _change_time(file) != stamp]:
+        if changed := [file for file, stamp in self._stamps.items() if _modification_time(file) != stamp]:
             os.kill(os.getppid(), signal.SIGTERM)  # the next one imports what is there now
             return f"{Path(changed[0]).name} has changed"
         return ""
 
 
-def _change_times() -> dict[str, int]:
+def _modification_times() -> dict[str, int]:
     """Path → when it was changed, in ns: of imported files, and of folders where package managers change more."""
     files = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     managed = (sys.prefix, sys.base_prefix)
     return {
-        path: _change_time(path)
+        path: _modification_time(path)
         for path in (*sys.path, *files)
         if path in sys.path or not path.startswith(managed)
     }
 
 
-def _change_time(path: str) -> int:
+def _modification_time(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of them at each start
     except OSError:
@@ -198,17 +201,17 @@ def _process_attributes(pid: int) -> dict[str, str]:
     }
 
 
-def _follow_job_control(client: int, told: int) -> None:
+def _follow_job_control(client: int, status_pipe: int) -> None:
     """Stop with the client, and where an ordinary start stops: when it takes the terminal from the background.
 
     The kernel doesn't stop this process, which is of another session than the terminal.
     """
 
-    def stop(*_: object) -> None:
-        write_word(told, _STOPPED)
+    def stop_with_client(*_: object) -> None:
+        write_word(status_pipe, _STOPPED)
         os.killpg(0, signal.SIGSTOP)  # the shell continues the client, and this
 
-    def wait() -> None:
+    def wait_for_foreground() -> None:
         while not _is_in_foreground(client):
             os.kill(os.getpid(), signal.SIGTTIN)
             time.sleep(0.05)  # the main thread stops
@@ -216,13 +219,13 @@ def _follow_job_control(client: int, told: int) -> None:
     class Waits(io.FileIO):
         def readinto(self, buffer: Any, /) -> int | None:
             select.select([self], [], [])
-            wait()
+            wait_for_foreground()
             return super().readinto(buffer)
 
     for number in (signal.SIGTSTP, signal.SIGTTIN):
-        signal.signal(number, stop)
+        signal.signal(number, stop_with_client)
     if os.isatty(0):
-        FOREGROUND.wait = wait
+        FOREGROUND.wait = wait_for_foreground
         sys.stdin = sys.__stdin__ = open_text_stream(Waits(0, closefd=False), sys.stdin)
 
 
@@ -263,9 +266,9 @@ def run_warm_process(door: Path, unused_s: float) -> None:
     with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123
         for fd in (0, 1, 2):
             os.dup2(nothing.fileno(), fd)
-    signal.signal(signal.SIGTERM, starts.end)
+    signal.signal(signal.SIGTERM, starts.stop_server)
     starts.serve(min(unused_s, 1e8))  # `select` can't wait longer
-    starts.end()
+    starts.stop_server()
 
 
 if __name__ == "__main__":

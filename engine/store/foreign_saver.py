@@ -20,7 +20,7 @@ from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import breakpoint_request, interrupt_requests, resume_value
+from interlock.graphs.foreign_requests import breakpoint_request, interrupt_requests, resume_value_of_answers
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import StoredForm, find_unstorable
 from interlock.state.calls import Answer, ApprovalRequest
@@ -276,7 +276,7 @@ def make_saver(
         case "classes":
             return Saver(conn, steps, workflow.outcome, types=())
         case "any":
-            return ForeignSaver(conn, steps, workflow.thread_form(), approvals, LazyMemoryStore(path))
+            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, LazyMemoryStore(path))
 
 
 @contextmanager
@@ -376,5 +376,5 @@ def answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
             for _, r, a in several
         ]
         if all(answer for _, answer in asked):
-            found[name] = resume_value(asked)
+            found[name] = resume_value_of_answers(asked)
     return found

@@ -16,7 +16,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Notice, Serde, ignore_notice
 from interlock.engine.store.tables import TABLE, Plus, where_sql
-from interlock.graphs.langgraph_internals import storable_types
+from interlock.graphs.langgraph_internals import types_stored_in_any_graph
 from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
 from interlock.services.hooks.hook_replies import Reply
 from interlock.services.hooks.hook_settings import Hook
@@ -287,7 +287,7 @@ class SqlEffects:
 
 def make_effects(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
-    known = StorableTypes(storable_types())
+    known = StorableTypes(types_stored_in_any_graph())
     return SqlEffects(conn, run, epoch, Serde(known), known, redact)
 
 

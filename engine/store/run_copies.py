@@ -105,10 +105,10 @@ def change_newest_checkpoint(
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
     from interlock.engine.store.saver import Serde
-    from interlock.graphs.langgraph_internals import storable_types
+    from interlock.graphs.langgraph_internals import types_stored_in_any_graph
     from interlock.graphs.stored_values import StorableTypes
 
-    serde = Serde(StorableTypes(storable_types()))
+    serde = Serde(StorableTypes(types_stored_in_any_graph()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with keep_sealed(conn, run):

@@ -107,7 +107,7 @@ class Saver(BaseCheckpointSaver[int]):
         """
         self._keeps_classes, self.known = types is not None, _NO_CLASSES
         if types is not None:
-            self.known = StorableTypes(frozenset(types) | langgraph_internals.storable_types())
+            self.known = StorableTypes(frozenset(types) | langgraph_internals.types_stored_in_any_graph())
         super().__init__(serde=Serde(self.known if self._keeps_classes else None))
         self.conn = conn
         self.steps = steps or StepLog()

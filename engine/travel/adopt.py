@@ -41,7 +41,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     """
     workflow = workflow or find_only_graph(options)
     chosen, source = find_workflow(workflow, options)
-    form = chosen.thread_form()
+    form = chosen.thread_format()
     prepared = prepare_run(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
     store.open()
@@ -70,7 +70,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
 
 def _derive_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
-    graph = chosen.declared()
+    graph = chosen.declared_graph()
     app: Any = graph.compile(saver)
     config = {"configurable": {"thread_id": run}}
     check_resumable(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)

@@ -29,7 +29,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import payload_as_text
+from interlock.graphs.foreign_requests import payload_text_for_people
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     DueTask,
@@ -89,7 +89,7 @@ async def apply_recorded_writes(
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app: Any = chosen.declared().compile(saver)
+        app: Any = chosen.declared_graph().compile(saver)
         if instead and instead.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
             raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
@@ -183,7 +183,7 @@ class _Record:
         try:
             made = checkpoint_with_writes(app, before, await self._collect_writes(app, before, recorded, due))
         except GraphInterrupt as asked:
-            shown = payload_as_text(asked.args[0][0].value)
+            shown = payload_text_for_people(asked.args[0][0].value)
             why = f"The function asks what nobody was asked: {shown}"
             return Superstep(step, names, values, today, None, why, "node")
         except THEIR_ERRORS as error:

@@ -248,7 +248,9 @@ async def _replay_langgraph(
     made = await apply_recorded_writes(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _make_point(one.step, one.replayed, chosen.repeatable(one.now)) for one in made if one.now is not None
+        _make_point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        for one in made
+        if one.now is not None
     ]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
@@ -323,7 +325,7 @@ def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
     nodes = _list_nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in list_root_checkpoints(home, run):
-        found[one.step] = _make_point(one.step, nodes.get(one.step, ()), chosen.repeatable(one.values))
+        found[one.step] = _make_point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
     return [found[number] for number in sorted(found)]
 
 
@@ -397,7 +399,7 @@ class _ReplayEnd:
     def _stop_at_last_step(self, step: int) -> None:
         if self._last is not None and step >= self._last and not self.stop.why:
             self._reached = True
-            self.stop.later("cancelled")
+            self.stop.request_drain("cancelled")
 
 
 async def _drive_replay(
@@ -459,7 +461,7 @@ async def _drive_replay(
 def _request_identity(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    return json.dumps([shown, *chosen.request_place(request)], sort_keys=True)
+    return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
 
 
 def _replay_folder(row: RunRow, store: Store) -> Path:

@@ -30,7 +30,7 @@ from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
-from interlock.prompts import prompts_digest
+from interlock.prompts import hash_prompts
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -105,7 +105,7 @@ def replace_services(services: DriveServices, record: Record) -> DriveServices:
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (
         None,
-        prompts_digest("context"),
+        hash_prompts("context"),
     )
     transcript.recorded = partial(_recorded_context_message, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
@@ -226,11 +226,11 @@ class RecordedToolset:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         error = self._error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
         error = self._error(call)
         refused = error.get("type") in (
             None,
@@ -242,13 +242,13 @@ class RecordedToolset:
         problem = None if refused else str(error.get("message"))
         return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
+    async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
+    async def run_call(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
+    def current_digest(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
 
     def _error(self, call: CallView) -> dict[str, Any]:
@@ -314,7 +314,7 @@ class RecordedChecks:
     def is_test(self, path: str) -> bool:
         return CheckTable(self.command).is_test(path)
 
-    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run_call(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
             raise RunError("The record has no further check: the replay would run one.")
         return self.ends.pop(0)
@@ -323,7 +323,7 @@ class RecordedChecks:
         return TestChanges()
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
-        return await self.run(key)
+        return await self.run_call(key)
 
 
 class NoSnapshots:
@@ -346,7 +346,7 @@ class Seen:
         self._row = row
         self._alike = read_run_options(home, row.run).get("context_prompts") in (
             None,
-            prompts_digest("context"),
+            hash_prompts("context"),
         )
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}

@@ -72,14 +72,14 @@ def parse_yaml(text: str) -> object:
 
 
 def split_front_matter(
-    text: str, parsed: Callable[[str], object] = parse_yaml
+    text: str, parse: Callable[[str], object] = parse_yaml
 ) -> tuple[Mapping[str, Any], str]:
     """Split off the front matter between two `---` lines at the top. Raises `ValueError` saying what is wrong."""
     parts = _FRONT.match(text)
     if parts is None:
         raise ValueError("expected YAML front matter between two lines '---' at the top")
     try:
-        front = parsed(parts[1])
+        front = parse(parts[1])
     except ValueError as error:
         raise ValueError(f"its front matter: {error}") from error
     if not isinstance(front, dict):
@@ -131,45 +131,45 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
     return found
 
 
-def _add_dotenv_file(file: Path, found: DotEnv, is_own: bool) -> None:
+def _add_dotenv_file(file: Path, dotenv: DotEnv, is_own: bool) -> None:
     try:
         text = read_file(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        found.warnings.append(f"{file}: not read: {error}.")
+        dotenv.warnings.append(f"{file}: not read: {error}.")
         return
-    found.files.append(file)
+    dotenv.files.append(file)
     from dotenv.parser import parse_stream  # late: most folders have no such file
 
     given: dict[str, str] = {}
     for binding in parse_stream(StringIO(text)):
         if binding.error:
-            found.warnings.append(f"{file}:{binding.original.line}: expected NAME=value.")
+            dotenv.warnings.append(f"{file}:{binding.original.line}: expected NAME=value.")
         elif binding.key and binding.value is not None:
             given.setdefault(binding.key, binding.value)
     for address, keys in ADDRESSES.items():
-        _drop_mismatched_keys(file, given, found, address, keys, is_own)
+        _drop_mismatched_keys(file, given, dotenv, address, keys, is_own)
     for name, value in given.items():
-        found.values.setdefault(name, value)
+        dotenv.values.setdefault(name, value)
 
 
 def _drop_mismatched_keys(
-    file: Path, given: dict[str, str], found: DotEnv, address: str, keys: Sequence[str], is_own: bool
+    file: Path, values: dict[str, str], dotenv: DotEnv, address: str, keys: Sequence[str], is_own: bool
 ) -> None:
     """Drop the address of another key than the one in use, and the key of another address, from what a file gives."""
-    here = [key for key in keys if given.get(key)]
-    used, elsewhere = found.values.get(address), any(found.values.get(key) for key in keys)
+    here = [key for key in keys if values.get(key)]
+    used, elsewhere = dotenv.values.get(address), any(dotenv.values.get(key) for key in keys)
     if here and elsewhere and not used:
-        given.pop(address, None)
-    if is_own and here and used and not elsewhere and used != given.get(address):
-        belongs = given.get(address) or "the provider's own address"
+        values.pop(address, None)
+    if is_own and here and used and not elsewhere and used != values.get(address):
+        belongs = values.get(address) or "the provider's own address"
         text = (
             f"{file}: {here[0]} isn't sent to {used} ({address}): it was stored for {belongs}. "
             "Set the key of that server too: in the environment, or with interlock auth set PROVIDER --url URL."
         )
-        found.warnings.append(text)
+        dotenv.warnings.append(text)
         for key in here:
-            found.withheld[key] = text
-            del given[key]
+            dotenv.withheld[key] = text
+            del values[key]
 
 
 @contextmanager
@@ -185,8 +185,8 @@ def _locked_text(file: Path) -> Generator[tuple[Path, str]]:
 
 
 @contextmanager
-def edit_json_settings(file: Path, below: str) -> Generator[Any]:
-    """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
+def edit_json_settings(file: Path, changed_key: str) -> Generator[Any]:
+    """Yield the file's JSON and write it back unless the block raises; `changed_key` is named in errors.
 
     Raises `ConfigError`.
     """
@@ -197,7 +197,7 @@ def edit_json_settings(file: Path, below: str) -> Generator[Any]:
             replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
     except ValueError:
         raise ConfigError(
-            f"{file}: isn't plain JSON; comments in it would be lost. Change it by hand, below {below}."
+            f"{file}: isn't plain JSON; comments in it would be lost. Change it by hand, below {changed_key}."
         ) from None
 
 
@@ -208,14 +208,16 @@ def _parse_plain_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def write_dotenv_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
-    """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
+def write_dotenv_variables(file: Path, values: Mapping[str, str], removed: Set[str] = frozenset()) -> None:
+    """Set variables in a `.env` file readable only by its owner, without those in `removed`. Raises `ConfigError`."""
     from dotenv.parser import parse_stream
 
     try:
         with _locked_text(file) as (real, text):
             bindings = parse_stream(StringIO(text))
-            kept = "".join(b.original.string for b in bindings if b.key not in values and b.key not in gone)
+            kept = "".join(
+                b.original.string for b in bindings if b.key not in values and b.key not in removed
+            )
             kept += "\n" if kept and not kept.endswith("\n") else ""
             new = "".join(f"{name}={_quote_value(value)}\n" for name, value in values.items())
             replace_file(real, (kept + new).encode())

@@ -139,18 +139,18 @@ Loaded = tuple[dict[str, T], list[str]]
 
 
 def _load_definitions(
-    files: Callable[[Path], Iterable[Path]],
-    read: Callable[[Path, Path], tuple[str, T]],
+    list_files: Callable[[Path], Iterable[Path]],
+    read_definition: Callable[[Path, Path], tuple[str, T]],
     root: Path,
     home: Path,
     trusted: bool,
 ) -> tuple[dict[str, T], dict[tuple[Path, Path], str]]:
-    """Load the user's files, then a trusted project's, which win. `read` takes a file and its home or project, by
-    which problems are named, too."""
+    """Load the user's files, then a trusted project's, which win. `read_definition` takes a file and its home or
+    project, by which problems are named, too."""
     found: dict[str, T] = {}
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
-        for path in files(base):
+        for path in list_files(base):
             record_read(path)
             try:
                 info = path.stat()
@@ -158,7 +158,7 @@ def _load_definitions(
                     raise ValueError("it isn't a regular file")
                 if info.st_size > _LARGEST:
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
-                name, definition = read(path, base)
+                name, definition = read_definition(path, base)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
                 problems[path, base] = f"{path} was ignored: {_describe_error(error)}"
             else:
@@ -213,9 +213,9 @@ def _read_agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
     return definition.name, definition
 
 
-def _read_definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
+def _read_definition(path: Path, parse: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
-    front, body = split_front_matter(path.read_text(encoding="utf-8"), parsed)
+    front, body = split_front_matter(path.read_text(encoding="utf-8"), parse)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):

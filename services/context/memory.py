@@ -241,12 +241,12 @@ _NO_RULES = (
 """Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 
 
-def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> list[RuleFile]:
+def load_rules(root: Path, home: Path, mode: str, *, use_agent_files: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
         *(load_rule_folder(f"-{mode}", root, home) if mode else ()),
         *_read_rules_until_non_empty(root, (IGNORE_FILE,)),
-        *_read_rules_until_non_empty(root, AGENT_FILES if agents else ()),
+        *_read_rules_until_non_empty(root, AGENT_FILES if use_agent_files else ()),
         *load_rule_folder("", root, home),
     ]
     left = TOTAL_LIMIT
@@ -266,7 +266,7 @@ def load_rule_folder(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     for base in dict.fromkeys((home, root)):
         files = islice(_list_files_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
-        found += [_read_rule(path, base, mine=base != root) for path in ordered]
+        found += [_read_rule(path, base, in_home=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
     return [*found, *_read_rules_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
@@ -276,7 +276,7 @@ def _read_rules_until_non_empty(root: Path, names: Sequence[str]) -> Iterator[Ru
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
-            file = _read_rule(root / name, root, mine=False)
+            file = _read_rule(root / name, root, in_home=False)
             yield file
             if file.text:
                 return
@@ -307,15 +307,15 @@ def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
         return False
 
 
-def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
+def _read_rule(path: Path, base: Path, *, in_home: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
-    shown = f"~/{name}" if mine else name
+    shown = f"~/{name}" if in_home else name
     shown = shown if shown.isprintable() else ascii(shown)
     if path.name.casefold().endswith(_NO_RULES):
         return RuleFile(shown, "", "editors and systems leave such files behind")
     allowed = [Path(os.path.realpath(base))]
-    if mine:
+    if in_home:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
         real, top = resolve_in_roots(path, allowed)

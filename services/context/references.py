@@ -70,7 +70,7 @@ def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> lis
     return found
 
 
-def build_attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
+def build_attachments(paths: Sequence[Path], texts: Sequence[tuple[str, str]] = ()) -> list[Part]:
     """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
     unusable file."""
     budget = _AttachmentBudget()
@@ -84,7 +84,7 @@ def build_attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = 
         if not found.parts:
             raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
         parts += found.parts
-    for name, text in notes:
+    for name, text in texts:
         parts += _to_text_reference(name, text.encode(errors="replace"), budget).parts
     return parts
 
@@ -140,11 +140,11 @@ def _find_files_by_path_end(path: str, workspace: Workspace, stop: StopFlag) -> 
     return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
 
 
-def _missing_file_message(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
-    if not elsewhere:
+def _missing_file_message(path: str, candidates: Sequence[str], workspace: Workspace, real: Path) -> str:
+    if not candidates:
         return str(to_tool_error(workspace, real, FileNotFoundError()))
-    more = f" and {len(elsewhere) - MOST_CANDIDATES} more" if len(elsewhere) > MOST_CANDIDATES else ""
-    names = ", ".join(map(repr, elsewhere[:MOST_CANDIDATES]))
+    more = f" and {len(candidates) - MOST_CANDIDATES} more" if len(candidates) > MOST_CANDIDATES else ""
+    names = ", ".join(map(repr, candidates[:MOST_CANDIDATES]))
     return f"{path!r} could be {names}{more}: write more of the path."
 
 

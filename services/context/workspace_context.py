@@ -93,12 +93,14 @@ def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
     return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
 
 
-def _list_entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
+def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             # Sorted, so that the choice is stable: directory order is arbitrary.
             return nsmallest(
-                most, islice(found, _READ), key=lambda e: (not is_directory(e, follow_symlinks=False), e.name)
+                limit,
+                islice(found, _READ),
+                key=lambda e: (not is_directory(e, follow_symlinks=False), e.name),
             )
     except OSError:
         return []
@@ -322,7 +324,9 @@ class WorkspaceContext:
 
     async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
-        return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
+        return await asyncio.to_thread(
+            load_rules, self.info.workspace, self.home, mode, use_agent_files=agents
+        )
 
     def load_commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)

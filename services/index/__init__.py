@@ -125,7 +125,7 @@ class WorkspaceIndex:
         error, vector = self._failed or None, None
         if self._embedder is not None and not self._failed:
             try:
-                (vector,) = await self._embedder.vectors([asked.query], question=True)
+                (vector,) = await self._embedder.vectors([asked.query], is_query=True)
             except ToolError as failed:
                 error = str(failed)
         found = await self._run_exclusively(self._find_candidates, asked, vector)

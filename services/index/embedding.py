@@ -47,21 +47,21 @@ class Embedder:
         served = self._env.get("OPENAI_BASE_URL", "") if self.name.startswith("openai:") else ""
         return f"{self.name} {served}".strip()
 
-    async def vectors(self, texts: Sequence[str], *, question: bool = False) -> list[bytes]:
+    async def vectors(self, texts: Sequence[str], *, is_query: bool = False) -> list[bytes]:
         """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
             self._ask = await asyncio.to_thread(self._connect_model)
         slots = asyncio.Semaphore(_AT_ONCE)
         parts = [list(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
-        found = await asyncio.gather(*(self._embed_batch(part, question, slots) for part in parts))
+        found = await asyncio.gather(*(self._embed_batch(part, is_query, slots) for part in parts))
         return await asyncio.to_thread(_normalize_vectors, list(chain.from_iterable(found)))
 
-    async def _embed_batch(self, texts: list[str], question: bool, slots: asyncio.Semaphore) -> Vectors:
+    async def _embed_batch(self, texts: list[str], is_query: bool, semaphore: asyncio.Semaphore) -> Vectors:
         assert self._ask is not None
-        async with slots:
+        async with semaphore:
             for attempt in range(_TRIES):
                 try:
-                    found = await self._ask(texts, question)
+                    found = await self._ask(texts, is_query)
                 except _TryAgain as busy:
                     if attempt == _TRIES - 1:
                         raise self._to_tool_error(str(busy)) from None

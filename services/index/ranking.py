@@ -102,7 +102,7 @@ class _Stemmer:
 _stemmer = cache(_Stemmer)
 
 
-def search_by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[int, float]]:
+def search_by_words(conn: sqlite3.Connection, asked: Asked, limit: int) -> list[tuple[int, float]]:
     """Return chunk ids with scores relative to the best, best first."""
     words = _find_known_words(conn, asked.query)
     if not words:
@@ -113,7 +113,7 @@ def search_by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[t
         f"""select terms.rowid, -terms.rank from terms
         cross join chunks on chunks.id = terms.rowid cross join files on files.id = chunks.file
         where terms match ? and rank match ? {condition} order by terms.rank limit ?""",
-        (match, _WEIGHTS, *values, most),
+        (match, _WEIGHTS, *values, limit),
     ).fetchall()
     full = max(found[0][1] if found else 1.0, 1e-9)
     return [(chunk, value / full) for chunk, value in found]
@@ -169,7 +169,7 @@ class VectorSearch:
         self._vectors: Any = None
 
     def nearest(
-        self, conn: sqlite3.Connection, vector: bytes, asked: Asked, most: int
+        self, conn: sqlite3.Connection, vector: bytes, asked: Asked, limit: int
     ) -> list[tuple[int, float]]:
         """Return chunk ids with cosine similarities, best first."""
         np: Any = import_module("numpy")
@@ -185,7 +185,7 @@ class VectorSearch:
             chosen = np.isin(ids, np.fromiter((row[0] for row in rows), np.int64, len(rows)))
             ids, vectors = ids[chosen], vectors[chosen]
         near = vectors @ np.frombuffer(vector, np.float32)
-        count = min(most, len(near))
+        count = min(limit, len(near))
         best = np.argpartition(-near, count - 1)[:count] if count else np.array([], np.int64)
         best = best[np.lexsort((ids[best], -near[best]))]
         return [(int(ids[place]), float(near[place])) for place in best]

@@ -223,10 +223,10 @@ class PreparedFile(NamedTuple):
     vectors: list[bytes]
 
 
-def iterate_sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
+def iterate_sources(workspace: Workspace, named_path: str, stop: Callable[[], None]) -> Iterator[Source]:
     """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
-    (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
-    around = outermost_excluded_folder(workspace, named)
+    (`is_made`), then those in the folder of that kind that `named_path`, a path, leads to."""
+    around = outermost_excluded_folder(workspace, named_path)
     for inside in ("", around) if around else ("",):
         for path in map(
             Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_is_excluded)
@@ -236,11 +236,11 @@ def iterate_sources(workspace: Workspace, named: str, stop: Callable[[], None]) 
                 yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
 
 
-def outermost_excluded_folder(workspace: Workspace, named: str) -> str:
+def outermost_excluded_folder(workspace: Workspace, path: str) -> str:
     """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
     none."""
     at = workspace.root
-    for name in Path(named).parts:
+    for name in Path(path).parts:
         beside, at = _list_names(at), at / name
         if _is_excluded(name, beside, _list_names(at)) or workspace.ignored(at):
             return at.relative_to(workspace.root).as_posix()
@@ -254,8 +254,8 @@ def _list_names(directory: Path) -> set[str]:
         return set()
 
 
-def _is_excluded(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    return name.startswith(".") or is_generated_folder(name, beside, inside)
+def _is_excluded(name: str, siblings: Collection[str], children: Collection[str]) -> bool:
+    return name.startswith(".") or is_generated_folder(name, siblings, children)
 
 
 def _file_signature(path: Path) -> str | None:

@@ -176,17 +176,17 @@ class ServerSession:
         self,
         tool: str,
         args: Mapping[str, Any],
-        tell: Progress,
+        report_progress: Progress,
         timeout_s: float,
-        filled: Sequence[FilledForm] = (),
+        filled_forms: Sequence[FilledForm] = (),
     ) -> Content:
-        """Call a tool. Also raises `InputWantedError` if the call failed for lack of input missing from `filled`."""
+        """Call a tool. Also raises `InputWantedError` if the call failed for lack of input that `filled_forms` lack."""
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            tell(visible(f"{of} {message or ''}".strip()))
+            report_progress(visible(f"{of} {message or ''}".strip()))
 
-        asked = CallInput(filled)
+        asked = CallInput(filled_forms)
         self.in_flight.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
@@ -225,9 +225,9 @@ class ServerSession:
 
 @asynccontextmanager
 async def open_session(
-    spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
+    spec: ServerSpec, transport: Callable[[], Any], workspace: Path, on_change: Callable[[], None]
 ) -> AsyncGenerator[ServerSession]:
-    """Connect. `transport` creates a fresh one; `changed` is called when the server's offerings change."""
+    """Connect. `transport` creates a fresh one; `on_change` is called when the server's offerings change."""
     from mcp.client.client import Client
     from mcp.types import Implementation
 
@@ -243,10 +243,10 @@ async def open_session(
         cache=None,
         read_timeout_seconds=spec.timeout_s,
         client_info=about,
-        **_make_callbacks(workspace, in_flight, changed),
+        **_make_callbacks(workspace, in_flight, on_change),
     )
     client = await _connect_client(wanted, transport)
-    listening = asyncio.create_task(_subscribe_to_changes(client, changed))
+    listening = asyncio.create_task(_subscribe_to_changes(client, on_change))
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
         client.session.validate_tool_result = _skip_validation
@@ -257,7 +257,7 @@ async def open_session(
 
 
 def _make_callbacks(
-    workspace: Path, in_flight: Sequence[CallInput], changed: Callable[[], None]
+    workspace: Path, in_flight: Sequence[CallInput], on_change: Callable[[], None]
 ) -> dict[str, Any]:
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
     from mcp.types import ListRootsResult, Root
@@ -271,16 +271,16 @@ def _make_callbacks(
 
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") in _LIST_CHANGED:
-            changed()
+            on_change()
 
     return {"list_roots_callback": list_roots, "elicitation_callback": asks, "message_handler": heard}
 
 
-async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
+async def _connect_client(make_client: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
-    client = wanted(watch_transport(transport()), mode="legacy")
+    client = make_client(watch_transport(transport()), mode="legacy")
     with watch_exchange() as one:
         try:
             return await client.__aenter__()
@@ -290,7 +290,7 @@ async def _connect_client(wanted: Callable[..., "Client"], transport: Callable[[
                 if one.status in _REFUSALS and one.status not in _SIGN_IN:
                     raise NotStreamableError(str(one.problem)) from error
                 raise one.problem or error from error
-    return await wanted(watch_transport(transport()), mode="auto").__aenter__()
+    return await make_client(watch_transport(transport()), mode="auto").__aenter__()
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -300,7 +300,7 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _subscribe_to_changes(client: "Client", changed: Callable[[], None]) -> None:
+async def _subscribe_to_changes(client: "Client", on_change: Callable[[], None]) -> None:
     """Subscribe to changes: required by the current protocol; with older ones servers notify unasked."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
     from mcp.shared.exceptions import MCPError
@@ -311,10 +311,10 @@ async def _subscribe_to_changes(client: "Client", changed: Callable[[], None]) -
             with suppress(SubscriptionLost):
                 async with client.listen(**lists) as changes:
                     async for _ in changes:
-                        changed()
+                        on_change()
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)
-            changed()  # for changes missed in the meantime
+            on_change()  # for changes missed in the meantime
 
 
 async def _skip_validation(name: str, result: Any) -> None:
@@ -322,7 +322,7 @@ async def _skip_validation(name: str, result: Any) -> None:
 
 
 async def _await_answer(
-    request: Awaitable[Any], within_s: float, screen: Callable[[Any], None] | None = None
+    request: Awaitable[Any], timeout_s: float, check_result: Callable[[Any], None] | None = None
 ) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
@@ -330,12 +330,12 @@ async def _await_answer(
     from mcp.shared.exceptions import MCPError
 
     with watch_exchange() as one:
-        one.screen = screen
+        one.screen = check_result
         try:
             return await request
         except MCPError as error:
             await one.wait_until_taken()
-            raise one.interpret_error(error, within_s) from error
+            raise one.interpret_error(error, timeout_s) from error
         except InputRequiredRoundsExceededError as error:
             raise AnsweredError("it asked for more and more input") from error
         except ValidationError as error:

@@ -253,8 +253,8 @@ class Connection:
             self._on_lost(str(why) or CONNECTION_ENDED)
 
 
-def _describe_cause(error: BaseException, timeout_s: float, connect_s: float) -> str:
-    """Describe the first cause in one line. `timeout_s`: the server's own limit; `connect_s`: that of its start."""
+def _describe_cause(error: BaseException, server_timeout_s: float, connect_s: float) -> str:
+    """Describe the first cause in one line. `server_timeout_s`: the server's limit; `connect_s`: that of its start."""
     error = first_cause(error)
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
@@ -262,10 +262,10 @@ def _describe_cause(error: BaseException, timeout_s: float, connect_s: float) ->
     from mcp.shared.exceptions import MCPError
     from mcp.types import REQUEST_TIMEOUT
 
-    if isinstance(error, TimeoutError) and connect_s != timeout_s:
+    if isinstance(error, TimeoutError) and connect_s != server_timeout_s:
         return f"it did not answer within {connect_s:g} s"
     if isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT):
-        return f"it did not answer within {timeout_s * 1000:g} ms, its `timeout`"
+        return f"it did not answer within {server_timeout_s * 1000:g} ms, its `timeout`"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

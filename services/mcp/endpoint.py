@@ -29,16 +29,18 @@ _SHOWN = 200
 
 
 @asynccontextmanager
-async def open_streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGenerator[tuple[Any, Any]]:
+async def open_streams(
+    spec: ServerSpec, auth: "Auth | None", on_lost: Lost
+) -> AsyncGenerator[tuple[Any, Any]]:
     """Open the SDK's transport. Cross-origin redirects aren't followed: headers may contain credentials.
 
-    `auth` signs in if the server requires it; without it `lost` is called with instructions.
+    `auth` signs in if the server requires it; without it `on_lost` is called with instructions.
     """
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    client = partial(_make_client_class(spec, auth is not None, lost), headers=dict(spec.headers or {}))
+    client = partial(_make_client_class(spec, auth is not None, on_lost), headers=dict(spec.headers or {}))
     timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
     if spec.transport == "sse":
 
@@ -55,39 +57,39 @@ async def open_streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> Asy
         yield both
 
 
-def _make_client_class(spec: ServerSpec, can_sign_in: bool, lost: Lost) -> Any:
+def _make_client_class(spec: ServerSpec, can_sign_in: bool, on_lost: Lost) -> Any:
     """Return the class of an HTTP client that notes what becomes of each request."""
     import httpx2
 
     class Client(httpx2.AsyncClient):
         async def send(self, request: "Request", **kwargs: Any) -> "Response":
-            one = current_exchange() if request.method == "POST" else None
-            if one is not None and spec.transport == "sse":
-                one.on_its_way = asyncio.Event()
+            exchange = current_exchange() if request.method == "POST" else None
+            if exchange is not None and spec.transport == "sse":
+                exchange.on_its_way = asyncio.Event()
             try:
                 response = await super().send(request, **kwargs)
-                await _examine_response(response, one, spec, can_sign_in)
+                await _examine_response(response, exchange, spec, can_sign_in)
             except Exception as error:
-                if one is not None:
-                    one.problem = _interpret_exception(error)
-                    lost(str(one.problem))
+                if exchange is not None:
+                    exchange.problem = _interpret_exception(error)
+                    on_lost(str(exchange.problem))
                 raise
             finally:
-                if one is not None and one.on_its_way is not None:
-                    one.on_its_way.set()
-            if one is not None and one.problem is not None and spec.transport == "sse":
-                lost(str(one.problem))  # the SDK would wait for the answer
+                if exchange is not None and exchange.on_its_way is not None:
+                    exchange.on_its_way.set()
+            if exchange is not None and exchange.problem is not None and spec.transport == "sse":
+                on_lost(str(exchange.problem))  # the SDK would wait for the answer
             if response.status_code == _UNAUTHORIZED and not can_sign_in:
-                lost(sign_in_needed_message(spec))
+                on_lost(sign_in_needed_message(spec))
             return response
 
     return Client
 
 
 async def _examine_response(
-    response: "Response", one: Exchange | None, spec: ServerSpec, can_sign_in: bool
+    response: "Response", exchange: Exchange | None, spec: ServerSpec, can_sign_in: bool
 ) -> None:
-    """Limit a response's size, and note in `one`, if the request is watched, what isn't an answer to it."""
+    """Limit a response's size, and note in `exchange`, if the request is watched, what isn't an answer to it."""
     import httpx2
 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -96,23 +98,23 @@ async def _examine_response(
     if resumed is not None:  # the answer's stream, the first one or what continues it
         resumed.streamed, resumed.problem = True, None
     response.stream = _limit_body(response.stream, resumed, events)
-    if one is None or response.status_code in _REDIRECTS:
+    if exchange is None or response.status_code in _REDIRECTS:
         return
-    one.status = response.status_code
+    exchange.status = response.status_code
     if events or (spec.transport == "sse" and response.is_success):
         return
     try:
         body = await response.aread()
     except httpx2.StreamError:
-        one.problem = LostError(TOO_LONG)
+        exchange.problem = LostError(TOO_LONG)
         return
-    said = _parse_rpc_message(body)
+    message = _parse_rpc_message(body)
     if not response.is_success:
-        one.problem = _interpret_http_error(response, one, spec, can_sign_in, body, said)
+        exchange.problem = _interpret_http_error(response, exchange, spec, can_sign_in, body, message)
     elif response.status_code == _TAKEN or "json" not in kind:
-        one.problem = LostError(f"it answered HTTP {response.status_code} without a result")
-    elif said is None:
-        one.problem = LostError("its answer can't be read")
+        exchange.problem = LostError(f"it answered HTTP {response.status_code} without a result")
+    elif message is None:
+        exchange.problem = LostError("its answer can't be read")
 
 
 def _parse_rpc_message(body: bytes) -> Any:
@@ -126,12 +128,12 @@ def _parse_rpc_message(body: bytes) -> Any:
 
 
 def _interpret_http_error(
-    response: "Response", one: Exchange, spec: ServerSpec, can_sign_in: bool, body: bytes, said: Any
+    response: "Response", exchange: Exchange, spec: ServerSpec, can_sign_in: bool, body: bytes, message: Any
 ) -> LostError | AnsweredError:
     """Tell what an HTTP error says of the request: not dispatched, answered, or unknown."""
     code, text = response.status_code, _body_excerpt(response, body)
-    error: Any = getattr(said, "error", None)
-    mine = bool(error) and said.id == one.id
+    error: Any = getattr(message, "error", None)
+    mine = bool(error) and message.id == exchange.id
     if code == _UNAUTHORIZED and not can_sign_in:
         return NotRunError(sign_in_needed_message(spec))
     in_session = _SESSION in response.request.headers or spec.transport == "sse"
@@ -167,10 +169,10 @@ def _interpret_exception(error: Exception) -> LostError:
     return NotRunError(text or why)  # signing in failed: the server had refused the request with a 401
 
 
-def _limit_body(stream: Any, one: Exchange | None, events: bool) -> Any:
+def _limit_body(stream: Any, exchange: Exchange | None, is_event_stream: bool) -> Any:
     """Wrap a body, or each event of a stream, to raise an error once it exceeds the size of one message.
 
-    What ends an event stream before the answer is noted in `one`.
+    What ends an event stream before the answer is noted in `exchange`.
     """
     import httpx2
 
@@ -182,16 +184,16 @@ def _limit_body(stream: Any, one: Exchange | None, events: bool) -> Any:
                     left -= len(chunk)
                     if left < 0:
                         raise httpx2.StreamError(TOO_LONG)
-                    if events and (end := _last_event_end(chunk)) >= 0:
+                    if is_event_stream and (end := _last_event_end(chunk)) >= 0:
                         left = MOST - (len(chunk) - end)
                     yield chunk
             except (httpx2.TransportError, httpx2.StreamError) as error:
-                if one is not None:
+                if exchange is not None:
                     long = isinstance(error, httpx2.StreamError)
-                    one.problem = LostError(TOO_LONG) if long else _interpret_exception(error)
+                    exchange.problem = LostError(TOO_LONG) if long else _interpret_exception(error)
                 raise
-            if one is not None:
-                one.problem = LostError("")
+            if exchange is not None:
+                exchange.problem = LostError("")
 
         async def aclose(self) -> None:
             await stream.aclose()

@@ -84,8 +84,8 @@ class Exchange:
         if self.on_its_way is not None and not self.answered:
             await wait_at_most(_SETTLE_S, self.on_its_way.wait())
 
-    def interpret_error(self, error: Any, within_s: float) -> LostError | AnsweredError:
-        """Tell what the SDK's error stands for. `within_s`: the time that the request had."""
+    def interpret_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
+        """Tell what the SDK's error stands for. `timeout_s`: the time that the request had."""
         from mcp.types import REQUEST_TIMEOUT
 
         if self.answered:
@@ -95,7 +95,7 @@ class Exchange:
             return LostError(str(found))
         if found is not None:
             return found
-        return LostError(f"it did not answer within {within_s:g} s" if error.code == REQUEST_TIMEOUT else "")
+        return LostError(f"it did not answer within {timeout_s:g} s" if error.code == REQUEST_TIMEOUT else "")
 
 
 _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)

@@ -125,7 +125,7 @@ class Servers:
     def is_connected(self, server: str) -> bool:
         return self._connections[server].status == "connected"
 
-    async def call_tool(self, server: str, run: ToolRun, progress: Progress) -> ToolResult:
+    async def call_tool(self, server: str, run: ToolRun, report_progress: Progress) -> ToolResult:
         """Call a tool. If it is unknown whether the call took effect, the error is `unknown_outcome`."""
         name, args, one = run.call.name, run.call.args, self._connections[server]
         called: list[ServerTool] = []
@@ -144,7 +144,7 @@ class Servers:
             if tool.reads_resource:
                 content = await session.read_resource(str(args["uri"]))
             else:
-                content = await session.call_tool(tool.original, args, progress, limit, run.given)
+                content = await session.call_tool(tool.original, args, report_progress, limit, run.given)
             return await self._to_tool_result(content, f"{server}: {tool.original}")
 
         try:
@@ -169,7 +169,7 @@ class Servers:
         self,
         one: Connection,
         ask: Callable[[ServerSession], Awaitable[ToolResult]],
-        again: bool = False,
+        is_repeated: bool = False,
     ) -> ToolResult:
         """Return what a live session answers; what its server surely didn't take is asked once more."""
         session = await one.require_session()
@@ -177,8 +177,8 @@ class Servers:
             return await ask(session)
         except LostError as error:
             one.record_loss(error, session)
-            if isinstance(error, NotRunError) and not again:
-                return await self._ask_session(one, ask, again=True)
+            if isinstance(error, NotRunError) and not is_repeated:
+                return await self._ask_session(one, ask, is_repeated=True)
             raise
 
     async def read_resource(self, server: str, uri: str) -> ToolResult:
@@ -285,10 +285,10 @@ class JoinedToolset(BuiltinToolset):
     _seen: set[str] = field(default_factory=set[str])
     """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
-    def declarations(self) -> list[ToolDeclaration]:
+    def declare_tools(self) -> list[ToolDeclaration]:
         tools = self._offered_tools()
         self._seen.update(tools)
-        return super().declarations() + [
+        return super().declare_tools() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
@@ -296,10 +296,10 @@ class JoinedToolset(BuiltinToolset):
     def _offered_tools(self) -> dict[str, ServerTool]:
         return {name: tool for name, tool in self.servers.tools_by_name().items() if self.is_included(name)}
 
-    def info(self, name: str) -> ToolInfo | None:
+    def tool_info(self, name: str) -> ToolInfo | None:
         server = self.servers.server_of_tool(name)
         if server is None or not self.is_included(name):
-            return super().info(name)
+            return super().tool_info(name)
         tool = self.servers.tools_by_name().get(name)
         if tool is None:
             # Not connected yet, or the tool is gone: assume the worst.
@@ -313,36 +313,36 @@ class JoinedToolset(BuiltinToolset):
             effect="none" if repeatable else "other",
         )
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest_tool_names(self, name: str) -> list[str]:
         found = nearest_names(name, self._offered_tools())
-        return nearest_names(name, [*super().nearest(name), *found])
+        return nearest_names(name, [*super().nearest_tool_names(name), *found])
 
-    def invalid(self, call: CallView) -> str | None:
+    def find_call_problem(self, call: CallView) -> str | None:
         if self.servers.server_of_tool(call.name) is None:
-            return super().invalid(call)
+            return super().find_call_problem(call)
         tool = self.servers.tools_by_name().get(call.name)
         wrong = schema_violation(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
-    def summary(self, call: CallView) -> str:
+    def summarize_call(self, call: CallView) -> str:
         server = self.servers.server_of_tool(call.name)
         if server is None:
-            return super().summary(call)
+            return super().summarize_call(call)
         tool = self.servers.tools_by_name().get(call.name)
         name = tool.original if tool else call.name.removeprefix(f"mcp_{server}_")
         text = f"{server}: {visible(name)}" + (f" {visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         if self.servers.server_of_tool(call.name) is None:
-            return await super().preview(call, earlier)
+            return await super().preview_call(call, earlier)
         args = visible_json(call.args, indent=2)
-        return Preview(text=f"{self.summary(call.model_copy(update={'args': {}}))}\n{args}")
+        return Preview(text=f"{self.summarize_call(call.model_copy(update={'args': {}}))}\n{args}")
 
-    async def run(self, run: ToolRun) -> ToolResult:
+    async def run_call(self, run: ToolRun) -> ToolResult:
         server = self.servers.server_of_tool(run.call.name)
         if server is None:
-            return await super().run(run)
+            return await super().run_call(run)
 
         def progress(line: str) -> None:
             run.emit(ToolOutput(tool_id=run.call.id, text=f"{line}\n"))

@@ -127,23 +127,23 @@ def sign_in_needed_message(spec: ServerSpec) -> str:
 
 
 def stored_token_provider(
-    spec: ServerSpec, home: Path, learn: Learn, lost: Callable[[str], None]
+    spec: ServerSpec, home: Path, add_secrets: Learn, on_lost: Callable[[str], None]
 ) -> "OAuthClientProvider | None":
-    """Return a provider for stored tokens, or None. `lost` is called if they are no longer accepted."""
+    """Return a provider for stored tokens, or None. `on_lost` is called if they are no longer accepted."""
     file = TokenFile(home, spec.name, spec.url)
     if not file.read():
         return None
 
     async def nobody(address: str) -> None:  # noqa: ARG001 - where one would sign in
-        lost(sign_in_needed_message(spec))
+        on_lost(sign_in_needed_message(spec))
         raise UserError(sign_in_needed_message(spec))
 
-    return _make_oauth_provider(file, spec, "http://127.0.0.1/callback", nobody, _refuse_sign_in, learn)
+    return _make_oauth_provider(file, spec, "http://127.0.0.1/callback", nobody, _refuse_sign_in, add_secrets)
 
 
 @asynccontextmanager
 async def sign_in_with_browser(
-    spec: ServerSpec, home: Path, learn: Learn, show: Show
+    spec: ServerSpec, home: Path, add_secrets: Learn, show: Show
 ) -> AsyncGenerator["OAuthClientProvider"]:
     """Yield a provider that has a person sign in with a browser redirected to this machine. Raises `UserError`."""
     back = urlsplit(spec.oauth.redirect_uri or "http://127.0.0.1:0/callback")
@@ -178,7 +178,9 @@ async def sign_in_with_browser(
     async with listener:
         port = listener.sockets[0].getsockname()[1]
         address = spec.oauth.redirect_uri or f"http://127.0.0.1:{port}{back.path}"
-        yield _make_oauth_provider(TokenFile(home, spec.name, spec.url), spec, address, tell, answer, learn)
+        yield _make_oauth_provider(
+            TokenFile(home, spec.name, spec.url), spec, address, tell, answer, add_secrets
+        )
 
 
 def _handle_redirect(
@@ -209,22 +211,22 @@ async def _refuse_sign_in() -> "AuthorizationCodeResult":
 def _make_oauth_provider(
     file: TokenFile,
     spec: ServerSpec,
-    back: str,
-    tell: Callable[[str], Awaitable[None]],
-    answer: Callable[[], Awaitable["AuthorizationCodeResult"]],
-    learn: Learn,
+    redirect_uri: str,
+    open_sign_in_page: Callable[[str], Awaitable[None]],
+    wait_for_code: Callable[[], Awaitable["AuthorizationCodeResult"]],
+    add_secrets: Learn,
 ) -> "OAuthClientProvider":
     from mcp.shared.auth import OAuthClientMetadata
 
     from interlock.services.mcp.renewal import RenewingProvider
 
     if spec.oauth.client_id:
-        own: dict[str, Any] = {"client_id": spec.oauth.client_id, "redirect_uris": [back]}
+        own: dict[str, Any] = {"client_id": spec.oauth.client_id, "redirect_uris": [redirect_uri]}
         if spec.oauth.client_secret:
             method = "client_secret_post"  # as gemini-cli does; the SDK would otherwise send none
             own |= {"client_secret": spec.oauth.client_secret, "token_endpoint_auth_method": method}
         file.kept.setdefault("client", own)
-    about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [back]})
-    made = RenewingProvider(spec.url, about, file, tell, answer)
-    file.bind(made.context, learn)
+    about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [redirect_uri]})
+    made = RenewingProvider(spec.url, about, file, open_sign_in_page, wait_for_code)
+    file.bind(made.context, add_secrets)
     return made

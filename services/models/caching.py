@@ -169,7 +169,7 @@ def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
         content[at] = {**content[at], "cache_control": {"type": "ephemeral"}}
 
 
-def _blocks_to_mark(messages: list[Json], plan: CachePlan, most: int) -> list[tuple[list[Any], int]]:
+def _blocks_to_mark(messages: list[Json], plan: CachePlan, limit: int) -> list[tuple[list[Any], int]]:
     """Return the blocks to mark, as a message's content and an index in it: the last first, as they matter most."""
     asked = [m for m in messages if m["role"] == "user"]
     if not asked:
@@ -184,7 +184,7 @@ def _blocks_to_mark(messages: list[Json], plan: CachePlan, most: int) -> list[tu
     ]
     if 0 < plan.opening < len(contents[1]):
         found.append((contents[1], plan.opening - 1))
-    return found[:most]
+    return found[:limit]
 
 
 def _to_blocks(holder: Json, field: str) -> list[Any]:

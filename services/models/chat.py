@@ -431,11 +431,11 @@ class ChatModels:
             async for chunk in pieces:
                 yield chunk
 
-    def _run_once_in_thread(self, what: str, do: Callable[[], object]) -> None:
+    def _run_once_in_thread(self, key: str, function: Callable[[], object]) -> None:
         """Run a function once, in a thread, while a first answer comes: for each request it would take time."""
-        if what not in self._done:
-            self._done.add(what)
-            asyncio.get_running_loop().run_in_executor(None, do)
+        if key not in self._done:
+            self._done.add(key)
+            asyncio.get_running_loop().run_in_executor(None, function)
 
     def _make_stage_reporter(
         self, request: ModelRequest, call: ModelCall, emit: Emit
@@ -516,11 +516,11 @@ def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
 
 
 def _extract_calls(
-    pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
+    pieces: _Pieces, call: ModelCall, request_file: Callable[[str, str], _Pieces], files: Files | None
 ) -> _Pieces:
     """Return the chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return extract_json_calls(pieces, call.tools, write, allowed_writes(call.messages, files))
+        return extract_json_calls(pieces, call.tools, request_file, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = extract_tagged_calls(pieces, TaggedTools(call.tools, call.withheld))
         return extract_fenced_calls(found, call.tools)

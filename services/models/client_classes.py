@@ -31,9 +31,9 @@ def fix_client_class(cls: type[Any]) -> type[Any]:
     return _FIXES[name](cls) if name else cls
 
 
-def parse_ollama_usage(told: Mapping[str, Any]) -> Usage | None:
-    """Return what Ollama counted, which its client drops where a prompt was cached. `told`: a piece's metadata."""
-    counts = [told.get(name) for name in ("prompt_eval_count", "eval_count")]
+def parse_ollama_usage(metadata: Mapping[str, Any]) -> Usage | None:
+    """Return what Ollama counted, which its client drops where a prompt was cached. `metadata`: a piece's metadata."""
+    counts = [metadata.get(name) for name in ("prompt_eval_count", "eval_count")]
     return None if counts == [None, None] else Usage(input=counts[0] or 0, output=counts[1] or 0)
 
 
@@ -168,8 +168,8 @@ def _mistral_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
 T = TypeVar("T")
 
 
-async def iterate_in_thread(begin: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
-    """Yield what the iterator yields that `begin` makes, both called in a daemon thread. Raises what they raise.
+async def iterate_in_thread(make_iterator: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
+    """Yield what the iterator of `make_iterator` yields, both called in a daemon thread. Raises what they raise.
 
     So neither a stop nor the end of the process waits for the next byte of a server whose client can only block. Once
     it is closed, the thread ends with the iterator's next item.
@@ -188,7 +188,7 @@ async def iterate_in_thread(begin: Callable[[], Iterator[T]]) -> AsyncGenerator[
 
     def read() -> None:
         try:
-            for item in begin():
+            for item in make_iterator():
                 if not tell(False, item):
                     return
         except BaseException as error:

@@ -233,15 +233,15 @@ def to_model_error(error: Exception, model: str, now: float) -> ModelError:
     return ModelError(_add_advice(says, means), overflow=overflow, terminal=means in ("used_up", "absent"))
 
 
-def _add_advice(says: str, means: "Meaning") -> str:
+def _add_advice(text: str, meaning: "Meaning") -> str:
     """Return what an error says with what to do about it, as sentences of their own."""
-    end = "" if re.search(r"[.!?…]$", says) else "."
-    return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
+    end = "" if re.search(r"[.!?…]$", text) else "."
+    return f"{text}{end} {_ADVICE[meaning]}" if _ADVICE[meaning] else text
 
 
-def _to_answered_error(told: "ProviderError", model: str, now: float) -> ModelError:
-    status, means = told.status, told.meaning
-    text = f"Model {model!r} answered {status}: {_shorten_to_line(told.text) or 'no reason given.'}"
+def _to_answered_error(answered: "ProviderError", model: str, now: float) -> ModelError:
+    status, means = answered.status, answered.meaning
+    text = f"Model {model!r} answered {status}: {_shorten_to_line(answered.text) or 'no reason given.'}"
     says = _add_advice(text, means)
     if means == "key":
         return ModelAuthError(says, status=status)
@@ -249,7 +249,7 @@ def _to_answered_error(told: "ProviderError", model: str, now: float) -> ModelEr
         return ModelError(says, status=status, terminal=True)
     if means == "overflow":
         return ModelError(says, status=status, overflow=True)
-    delay_s = _parse_server_delay(told, now)
+    delay_s = _parse_server_delay(answered, now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
@@ -309,14 +309,16 @@ def _shorten_to_line(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
-def _parse_server_delay(told: "ProviderError", now: float) -> float | None:
+def _parse_server_delay(answered: "ProviderError", now: float) -> float | None:
     """Return the delay in seconds from RetryInfo, else from Retry-After-Ms or Retry-After (seconds or a date)."""
-    for detail in told.details:
+    for detail in answered.details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
             if match:
                 return float(match[1])
-    milliseconds, value = (told.headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after"))
+    milliseconds, value = (
+        answered.headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after")
+    )
     if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
         return float(milliseconds) / 1000
     if re.fullmatch(r"\d+(\.\d+)?", value):

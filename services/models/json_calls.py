@@ -55,13 +55,13 @@ _BEGUN = re.compile(r"^[ \t]*(?:`{1,2}|<[a-z_]*)\Z", re.MULTILINE)
 async def extract_json_calls(
     pieces: AsyncGenerator[Chunk, None],
     tools: Sequence[ToolDeclaration],
-    write: Callable[[str, str], AsyncGenerator[Chunk, None]],
-    may: AllowedWrites,
+    request_file: Callable[[str, str], AsyncGenerator[Chunk, None]],
+    allowed: AllowedWrites,
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit.
 
-    `write(path, text)` asks for a file that a call names, which is its `content`. A call that names a test is about
-    what it tests.
+    `request_file(path, text)` asks for a file that a call names, which is its `content`. A call that names a test is
+    about what it tests.
     """
     whole, shown, cut = "", 0, False
     async with aclosing(pieces):
@@ -86,15 +86,15 @@ async def extract_json_calls(
     yield Chunk(text=text[shown:])
     name, args = (call[0], normalize_argument_names(*call)) if call else ("", {})
     where, what = WRITES.get(name, ("", ""))
-    if where in args and may.is_protected(str(args[where])):
-        if not may.paths:
+    if where in args and allowed.is_protected(str(args[where])):
+        if not allowed.paths:
             problem = f"{args[where]} is a test, and the task is to repair what it tests: read that file, and write it"
             yield Chunk(finish_reason="malformed_function_call", problem=problem)
             return
-        args = {where: may.paths[0]}
+        args = {where: allowed.paths[0]}
     if where in args and what not in args:
         block = _OUTERMOST if PurePath(str(args[where])).suffix.lower() in _HAS_BLOCKS else _BLOCK
-        async for chunk in _stream_file_call(write(str(args[where]), text), (name, args), what, block):
+        async for chunk in _stream_file_call(request_file(str(args[where]), text), (name, args), what, block):
             yield chunk
     else:
         yield Chunk(calls=_to_call_pieces([(name, args)] if call else ()))
@@ -131,7 +131,7 @@ def _fence_code(text: str, language: str = "") -> str:
 
 
 async def _stream_file_call(
-    pieces: AsyncGenerator[Chunk, None], call: JsonCall, what: str, block: re.Pattern[str]
+    pieces: AsyncGenerator[Chunk, None], call: JsonCall, content_field: str, block_pattern: re.Pattern[str]
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the explanation; the last code block is the file."""
     whole, shown, cut = "", 0, False
@@ -143,11 +143,11 @@ async def _stream_file_call(
             ready = fence if fence >= 0 else len(whole.rstrip("`"))
             yield replace(chunk, text=whole[shown:ready])
             shown = max(shown, ready)
-    blocks = block.findall(whole)
+    blocks = block_pattern.findall(whole)
     if cut or not blocks:
         yield Chunk(finish_reason="malformed_function_call", problem="the file's text isn't in a code block")
         return
-    yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], what: blocks[-1]})]))
+    yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], content_field: blocks[-1]})]))
 
 
 def _text_written_so_far(whole: str) -> str:

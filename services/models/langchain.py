@@ -97,7 +97,7 @@ def finish_reason_in(metadata: Mapping[str, Any]) -> str:
     return "" if status in (None, "in_progress") else str(status)
 
 
-def to_recorded_finish_reason(who: str, end: str) -> tuple[str | None, str | None, str]:
+def to_recorded_finish_reason(model: str, end: str) -> tuple[str | None, str | None, str]:
     """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
     Raises `ModelError` if the conversation fills the model's window.
@@ -110,11 +110,11 @@ def to_recorded_finish_reason(who: str, end: str) -> tuple[str | None, str | Non
         return (
             reason,
             None,
-            f"{who} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
+            f"{model} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
         )
     if kind == "overflow":
-        raise ModelError(f"{who}: the conversation fills the model's window ({end}).", overflow=True)
-    problem = f"{who} stopped the answer: {end}." if kind in ("blocked", "retry") else None
+        raise ModelError(f"{model}: the conversation fills the model's window ({end}).", overflow=True)
+    problem = f"{model} stopped the answer: {end}." if kind in ("blocked", "retry") else None
     return _NORMAL.get(kind, reason), problem, ""
 
 
@@ -147,10 +147,10 @@ _STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
-def sent_call_id(own: str, model: str) -> str:
+def sent_call_id(call_id: str, model: str) -> str:
     """Return the id under which a call is sent: a server's own goes back unchanged."""
-    is_taken = not OWN_ID.fullmatch(own) and (_CALL_ID.fullmatch(own) or not _STRICT.match(model))
-    return own if is_taken else f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"
+    is_taken = not OWN_ID.fullmatch(call_id) and (_CALL_ID.fullmatch(call_id) or not _STRICT.match(model))
+    return call_id if is_taken else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
 
 
 def _to_content_block(part: TextPart | DataPart) -> dict[str, Any]:

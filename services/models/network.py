@@ -44,7 +44,7 @@ def find_certificate_file(env: Mapping[str, str]) -> str:
 
 
 @cache
-def _merge_certificates(own: str, more: str) -> str:
+def _merge_certificates(replacing: str, adding: str) -> str:
     """Return a file with both, as some clients read it only when they connect. On Linux it goes with its process,
     also when that is killed."""
     import certifi
@@ -57,7 +57,7 @@ def _merge_certificates(own: str, more: str) -> str:
         handle, path = tempfile.mkstemp(prefix="interlock-ca-", suffix=".pem")
         atexit.register(Path(path).unlink, missing_ok=True)
     with os.fdopen(handle, "wb", closefd=not is_in_memory) as file:
-        file.write(Path(own or certifi.where()).read_bytes() + b"\n" + Path(more).read_bytes())
+        file.write(Path(replacing or certifi.where()).read_bytes() + b"\n" + Path(adding).read_bytes())
     return path
 
 

@@ -23,38 +23,38 @@ _COUNTING = re.compile(r"claude-(3-7|haiku-4|sonnet-4-(0|5|2)|sonnet-4$|opus-4-(
 """Models of Anthropic that take a number of tokens and no word."""
 
 
-def effort_options(client: str, model: str, level: Thinking, most: int | None = None) -> Options | None:
+def effort_options(client: str, model: str, level: Thinking, max_tokens: int | None = None) -> Options | None:
     """Return the options of a request that say how much to think; None: the model doesn't take a level.
 
-    `client`: the name of its LangChain class; `model`: its name without the provider. `most`: the most tokens of the
-    reply.
+    `client`: the name of its LangChain class; `model`: its name without the provider. `max_tokens`: the most
+    of the reply.
     """
     if level == "auto":
         return {}
     ways = _WAYS.get(client)
-    return ways(model.rpartition("/")[2].lower(), level, most) if ways else None
+    return ways(model.rpartition("/")[2].lower(), level, max_tokens) if ways else None
 
 
 def _effort_as_word(name: str, level: str, _most: int | None) -> Options | None:
     return None if _PLAIN.match(name) else {"reasoning_effort": level}
 
 
-def _effort_for_anthropic(name: str, level: str, most: int | None) -> Options | None:
+def _effort_for_anthropic(name: str, level: str, max_tokens: int | None) -> Options | None:
     if _COUNTING.match(name):
-        return _effort_as_tokens(level, most)
-    return _effort_as_word(name, level, most)
+        return _effort_as_tokens(level, max_tokens)
+    return _effort_as_word(name, level, max_tokens)
 
 
-def _effort_as_tokens(level: str, most: int | None) -> Options:
-    budget = min(_BUDGETS[level], most // 2) if most else _BUDGETS[level]
+def _effort_as_tokens(level: str, max_tokens: int | None) -> Options:
+    budget = min(_BUDGETS[level], max_tokens // 2) if max_tokens else _BUDGETS[level]
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST else {}
 
 
-def _effort_for_bedrock(name: str, level: str, most: int | None) -> Options | None:
+def _effort_for_bedrock(name: str, level: str, max_tokens: int | None) -> Options | None:
     _, of_claude, claude = name.rpartition("anthropic.")
     fields: Options | None = None
     if of_claude and _COUNTING.match(claude):
-        fields = _effort_as_tokens(level, most)
+        fields = _effort_as_tokens(level, max_tokens)
     elif of_claude and not _PLAIN.match(claude):
         fields = {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     elif "amazon.nova-2" in name:

@@ -22,8 +22,8 @@ class ErrorSign:
     says: re.Pattern[str]
 
 
-def _make_sign(means: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
-    return ErrorSign(means, statuses, re.compile("|".join(words), re.I))
+def _make_sign(meaning: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
+    return ErrorSign(meaning, statuses, re.compile("|".join(words), re.I))
 
 
 ERROR_SIGNS = (

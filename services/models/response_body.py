@@ -25,12 +25,12 @@ _HEARD: ContextVar[Callable[[bool], None] | None] = ContextVar("heard", default=
 
 
 @contextmanager
-def subscribe_to_bytes(heard: Callable[[bool], None]) -> Generator[None]:
-    """Call `heard` for each piece of a body that this task receives meanwhile: whether it holds part of an answer."""
+def subscribe_to_bytes(on_bytes: Callable[[bool], None]) -> Generator[None]:
+    """Call `on_bytes` for each piece of a body that this task receives: whether it holds part of an answer."""
     around = _HEARD.get()
 
     def all_told(is_data: bool) -> None:
-        heard(is_data)
+        on_bytes(is_data)
         if around is not None:
             around(is_data)
 

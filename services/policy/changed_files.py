@@ -92,7 +92,7 @@ _LAUNCHERS = to_name_set(
 )
 _ELSEWHERE = to_name_set("docker podman nerdctl kubectl ssh vagrant flatpak")
 _MOST_BEHIND = 50
-_UNKNOWN = Word("…", False, "", True, True, foreign=True)
+_UNKNOWN = Word("…", False, "", True, True, depends_on_environment=True)
 _CLIMBS = re.compile(r"^(\./|\.\./)+")
 _EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
@@ -105,8 +105,8 @@ def join_unless_absolute(base: str, text: str) -> str:
 
 def possible_locations(path: str, reading: LineReading) -> Iterator[str]:
     """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
-    if reading.bases:
-        yield from (join_unless_absolute(base, path) for base in reading.bases)
+    if reading.folders:
+        yield from (join_unless_absolute(base, path) for base in reading.folders)
     else:
         yield from dict.fromkeys(
             (join_unless_absolute(".", path), join_unless_absolute(".", _CLIMBS.sub("", path)))
@@ -150,7 +150,7 @@ _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
 
 def describe_change_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
-    if not reading.line.unread:
+    if not reading.line.partly_unparsed:
         return None
     known = _WRITES | LANGUAGES | SHELLS | to_name_set("> tar unzip find git curl wget xargs")
     writes = any(known_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
@@ -297,7 +297,7 @@ def _paths_git_makes_or_removes(plain: Texts, words: Sequence[Texts]) -> Iterato
 
 def _files_listed_by_git_ls_files(reading: LineReading) -> Iterator[str]:
     """Yield the files that `git ls-files` and fd list for another command of the line."""
-    folders = [reading.workspace.root / base for base in reading.likely_bases]
+    folders = [reading.workspace.root / base for base in reading.folders_or_root]
     for other in reading.line.commands:
         if other.argv[:2] == ("git", "ls-files") and other.literal:
             yield from chain.from_iterable(list_tracked_files(folder, other.argv[2:]) for folder in folders)
@@ -481,7 +481,7 @@ def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterato
             excludes = words[at - 1] in ("!", "-not") or "-prune" in words[at + 2 : at + 4]
             (unwanted if excludes else wanted).append((option, value))
     kinds = {value for option, value in pairwise(words) if option == "-type"}
-    for base in reading.likely_bases:
+    for base in reading.folders_or_root:
         for start in starts or ["."]:
             for path, is_folder in _walk_paths_below(str(reading.workspace.root / base), start):
                 kind = "d" if is_folder else "f"
@@ -501,7 +501,7 @@ def _paths_found_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[
         return
     endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
     operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
-    for base in reading.likely_bases:
+    for base in reading.folders_or_root:
         for path, _ in _walk_paths_below(str(reading.workspace.root / base), "."):
             name = posixpath.basename(path)
             fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()

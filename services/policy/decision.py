@@ -74,8 +74,8 @@ class PartRuling:
     """The decision on one command of a shell line."""
 
     command: ShellCommand
-    outcome: Ruling
-    plain: bool = False
+    ruling: Ruling
+    only_reads: bool = False
     """It only reads, with plain arguments inside the workspace."""
 
 
@@ -88,14 +88,14 @@ class PolicyDecision:
     mode: str
     """As reasons name it."""
     rules: Sequence[Rule]
-    outcome: Ruling
+    ruling: Ruling
     line: ShellLine | None = None
     parts: Sequence[PartRuling] = ()
-    about: str | None = None
+    target: str | None = None
     """The file or host, if a rule needs it."""
 
     def to_verdict(self) -> Verdict:
-        outcome, mode = self.outcome, self.mode
+        outcome, mode = self.ruling, self.mode
         if self.line is None:
             reason = _explain_call(self.call.name, self.risk, mode, outcome)
         else:
@@ -108,7 +108,7 @@ class PolicyDecision:
             deny_message=own or reason if outcome.decision == "deny" else None,
             session=outcome.session,
             parts=tuple(
-                ShellPart(text=p.command.text, decision=p.outcome.decision, reason=_explain_part(mode, p))
+                ShellPart(text=p.command.text, decision=p.ruling.decision, reason=_explain_part(mode, p))
                 for p in self.parts
             ),
         )
@@ -161,11 +161,11 @@ def _explain_users_rule(what: str, outcome: Ruling) -> str | None:
     rule = outcome.rule
     if outcome.session is not None:
         return f"{what} is allowed for the rest of this session: {_describe_session_rule(outcome.session)}."
-    if rule is None or (rule.broken is None and rule.tier == SHIPPED):
+    if rule is None or (rule.load_problem is None and rule.tier == SHIPPED):
         return None
     name = rule_name(rule)
-    if rule.broken is not None:
-        return f"{name[:1].upper()}{name[1:]} can't be used ({rule.broken}), so {what} asks until it is repaired."
+    if rule.load_problem is not None:
+        return f"{name[:1].upper()}{name[1:]} can't be used ({rule.load_problem}), so {what} asks until it is repaired."
     message = (rule.deny_message or "").rstrip(".") if outcome.decision == "deny" else ""
     return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
@@ -193,7 +193,7 @@ def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
 
 
 def _explain_part(mode: str, part: PartRuling) -> str:
-    outcome, text, rule = part.outcome, _quote_shortened_command(part.command.text), part.outcome.rule
+    outcome, text, rule = part.ruling, _quote_shortened_command(part.command.text), part.ruling.rule
     uncovered = outcome.decision == "ask" and (
         rule is None or (rule.tier == SHIPPED and outcome.cause == "rule")
     )
@@ -213,7 +213,7 @@ def _explain_part(mode: str, part: PartRuling) -> str:
             pass
     if reason := _explain_users_rule(text, outcome):
         return reason
-    if rule is not None and rule.reading:
+    if rule is not None and rule.only_plain_reading:
         return (
             f"{text} only reads inside the workspace, which needs no asking (setting tools.readingCommands)."
         )
@@ -231,15 +231,15 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
     if outcome.cause == "redirection":
         why = detail or f"redirects input or output, which asks in mode {mode}"
         return f"Every command is allowed, but the line {why}."
-    if outcome.cause == "private" and not any(p.outcome.cause == "private" for p in parts):
+    if outcome.cause == "private" and not any(p.ruling.cause == "private" for p in parts):
         return f"The line {outcome.detail}; that asks in every mode."
     same = (outcome.decision, outcome.cause)
-    deciding = [p for p in parts if (p.outcome.decision, p.outcome.cause) == same]
+    deciding = [p for p in parts if (p.ruling.decision, p.ruling.cause) == same]
     if outcome.cause == "opaque" and not deciding:
         return f"What this line runs can't be seen in full: {detail}."
     if outcome.cause == "hidden" and not deciding and rule is not None:
         return f"What this line runs can't be seen in full ({detail}); {rule_name(rule)} may be about it."
-    alike = [p for p in deciding if p.outcome.rule is rule]
+    alike = [p for p in deciding if p.ruling.rule is rule]
     uncovered = outcome.cause == "none" or (
         outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
     )
@@ -263,9 +263,9 @@ _HIDDEN = "Not all that it runs can be seen{}, so it asks every time."
 
 def _explain_no_always_choice(decided: PolicyDecision) -> str:
     """Return why no always-choice fits the call or would prevent the next question."""
-    if decided.outcome.decision == "deny":
+    if decided.ruling.decision == "deny":
         return "No session rule lifts a deny."
-    asking = [o for o in (decided.outcome, *(p.outcome for p in decided.parts)) if o.decision == "ask"]
+    asking = [o for o in (decided.ruling, *(p.ruling for p in decided.parts)) if o.decision == "ask"]
     if why := next((why for o in asking if (why := _explain_why_not_liftable(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
@@ -289,8 +289,8 @@ def _explain_why_not_liftable(outcome: Ruling) -> str | None:
             return f"It {detail}, which asks every time."
         case _:
             pass
-    if rule is not None and rule.broken is not None:
-        return f"{rule_name(rule)} can't be used ({rule.broken}); until it is repaired, it asks every time."
+    if rule is not None and rule.load_problem is not None:
+        return f"{rule_name(rule)} can't be used ({rule.load_problem}); until it is repaired, it asks every time."
     if rule is not None and not is_liftable(rule):
         return f"{rule_name(rule)} stands above what a session's rule may allow."
     return None
@@ -348,7 +348,7 @@ class Explanation(Frozen):
 def to_explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
-    line, decision, verdict = decided.line, decided.outcome.decision, decided.to_verdict()
+    line, decision, verdict = decided.line, decided.ruling.decision, decided.to_verdict()
     unspared = decision == "deny" or (decision == "ask" and always is None)
     redirects = line.redirects if line else ()
     return Explanation(
@@ -371,7 +371,7 @@ def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
     c = part.command
     more = {
         "argv": c.argv,
-        "rule": part.outcome.deciding_rule_name,
+        "rule": part.ruling.deciding_rule_name,
         "danger": c.danger or c.sets,
         "opaque": c.opaque,
         "lets": _describe_prefix_surplus(part),
@@ -380,24 +380,24 @@ def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
 
 
 def _describe_prefix_surplus(part: PartRuling) -> str | None:
-    rule = part.outcome.rule
+    rule = part.ruling.rule
     if rule is None or rule.decision != "allow":
         return None
-    met = [p for p in rule.prefixes if has_prefix(part.command, p)]
+    met = [p for p in rule.command_prefixes if has_prefix(part.command, p)]
     through = describe_args_allowed_by_prefix(max(met, key=len)) if met else ""
     return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
 def _is_rule_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
-    if rule.granted or rule.line is not None:
-        return part.outcome.rule is rule
-    return part.plain if rule.reading else is_rule_allowing_command(rule, part.command, args)
+    if rule.granted_commands or rule.granted_line is not None:
+        return part.ruling.rule is rule
+    return part.only_reads if rule.only_plain_reading else is_rule_allowing_command(rule, part.command, args)
 
 
 def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
-        found = [Match.YES] if is_matching_non_shell_call(rule, args, decided.about) else []
+        found = [Match.YES] if is_matching_non_shell_call(rule, args, decided.target) else []
     elif rule.decision == "allow":
         found = [Match.YES for p in parts if _is_rule_allowing_part(rule, p, args)]
     else:

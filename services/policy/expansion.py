@@ -411,7 +411,7 @@ def _trusted_names() -> Sequence[str]:
 def _files_matching_pattern(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
     """Yield the files that a pattern matches now."""
     hidden = "dotglob" in reading.line.text
-    for base in reading.likely_bases:
+    for base in reading.folders_or_root:
         yield from islice(
             _walk_matching_paths(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES
         )

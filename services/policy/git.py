@@ -38,7 +38,7 @@ def is_inert_repository(folder: Path) -> bool:
     return all(map(_is_git_folder_inert, _find_repositories(folder)))
 
 
-def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
+def is_tracking_nothing_private(folder: Path, shows_contents: bool, compared_operands: int) -> bool:
     """Return whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it
     compares any two folders, whatever they hold."""
     found = [
@@ -48,8 +48,10 @@ def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> boo
         if (own / "HEAD").is_file()
     ]
     if not found:
-        return compared < 2
-    return not texts or not any(_is_tracking_private(str(own), _file_stamp(own / "index")) for own in found)
+        return compared_operands < 2
+    return not shows_contents or not any(
+        _is_tracking_private(str(own), _file_stamp(own / "index")) for own in found
+    )
 
 
 def _find_repositories(folder: Path) -> Iterator[Path]:
@@ -321,7 +323,7 @@ def list_tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
 _OPTIONS_OF_CHECKOUT = to_name_set("-b -B --orphan -d --detach -t --track -p --patch")
 
 
-def files_changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> Iterator[str]:
+def files_changed_by_checkout(folder: Path, words: Sequence[str], *, index_changed: bool) -> Iterator[str]:
     """Yield the files that `git checkout … PATHS` or `git restore … PATHS` names or changes; none for a switch.
 
     `staged`: another command of the line changes the index before.
@@ -342,7 +344,7 @@ def files_changed_by_checkout(folder: Path, words: Sequence[str], *, staged: boo
         return
     tree, paths = found
     yield from (os.path.join(folder, path) for path in paths)  # noqa: PTH118 - texts of a line
-    if staged:
+    if index_changed:
         yield from (os.path.join(folder, name) for name in list_tracked_files(folder, paths))  # noqa: PTH118 - as above
     top = _run_git(str(folder), "rev-parse", "--show-toplevel")
     done = _run_git(str(folder), "diff", *_NAMES, *tree, "--", *paths)

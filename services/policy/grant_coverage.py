@@ -62,8 +62,8 @@ class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
             word = words.pop(0)
             if word.literal and word.text == "--":
                 return replace(given, rest=(*words,)) if self.rest is not None else None
-            if not word.lead.startswith("-") or word.text == "-":
-                if word.may_be_option and (word.wild or word.lead):
+            if not word.known_start.startswith("-") or word.text == "-":
+                if word.may_be_option and (word.may_start_differently or word.known_start):
                     return None
                 given = given.with_operand(word, self.variables)
             elif not word.literal or (read := self._parse_option(word.text, words)) is None:
@@ -169,12 +169,12 @@ def describe_extra_coverage(argv: Sequence[str]) -> str:
 
 
 def is_covered_by_grant(
-    command: ShellCommand, granted: tuple[str, ...], reading: LineReading, fed: bool
+    command: ShellCommand, granted_argv: tuple[str, ...], reading: LineReading, reads_input: bool
 ) -> bool:
     """Return whether a grant for a command covers another. `fed`: it may read what something else writes."""
-    exact = command.literal and command.argv == granted
-    return _is_known_variant(command, granted, reading) or (
-        exact and not (fed and find_grant_row(granted) is None)
+    exact = command.literal and command.argv == granted_argv
+    return _is_known_variant(command, granted_argv, reading) or (
+        exact and not (reads_input and find_grant_row(granted_argv) is None)
     )
 
 
@@ -195,7 +195,7 @@ def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: 
 
 
 def _has_harmless_differences(
-    row: Row, own: GivenArguments, other: GivenArguments, reading: LineReading
+    row: Row, granted: GivenArguments, other: GivenArguments, reading: LineReading
 ) -> bool:
     """Return whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`,
     `--skip x`)."""
@@ -203,18 +203,18 @@ def _has_harmless_differences(
     def is_harmless(pair: Pair) -> bool:
         return _is_of_any_kind(row.option_kind(pair[0]), literal_word(pair[1]), reading)
 
-    flags = other.flags <= row.flags | row.keep | own.flags and own.flags & row.keep <= other.flags
-    valued = all(map(is_harmless, {*own.valued} ^ {*other.valued}))
-    sets = all(is_harmless_variable_setting(text, row.variables) for text in {*own.sets} ^ {*other.sets})
-    listed = (_is_plain_word_or_flag(w, row.rest or frozenset()) for w in (*own.rest, *other.rest))
-    rest = other.rest == own.rest or all(listed)
-    return flags and valued and sets and rest and _has_harmless_operands(row, own, other, reading)
+    flags = other.flags <= row.flags | row.keep | granted.flags and granted.flags & row.keep <= other.flags
+    valued = all(map(is_harmless, {*granted.valued} ^ {*other.valued}))
+    sets = all(is_harmless_variable_setting(text, row.variables) for text in {*granted.sets} ^ {*other.sets})
+    listed = (_is_plain_word_or_flag(w, row.rest or frozenset()) for w in (*granted.rest, *other.rest))
+    rest = other.rest == granted.rest or all(listed)
+    return flags and valued and sets and rest and _has_harmless_operands(row, granted, other, reading)
 
 
 def _has_harmless_operands(
-    row: Row, own: GivenArguments, other: GivenArguments, reading: LineReading
+    row: Row, granted: GivenArguments, other: GivenArguments, reading: LineReading
 ) -> bool:
-    shown = [w.text for w in own.operands]
+    shown = [w.text for w in granted.operands]
     if row.operands == ("same",):
         return [w.text for w in other.operands] == shown and all(w.literal for w in other.operands)
     kinds = row.operand_kinds(len(other.operands))
@@ -230,7 +230,7 @@ def _is_plain_word_or_flag(word: Word, flags: frozenset[str]) -> bool:
 
 def _is_of_any_kind(kinds: str, word: Word, reading: LineReading) -> bool:
     # Many programs read further arguments from `@FILE`, wherever it stands.
-    return not word.lead.startswith("@") and any(
+    return not word.known_start.startswith("@") and any(
         _is_of_kind(kind, word, reading) for kind in kinds.split("|") if kind
     )
 

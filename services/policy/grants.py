@@ -56,15 +56,18 @@ def find_covering_grant(
 
 
 def is_command_granted(
-    granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: LineReading
+    granted_commands: Iterable[tuple[str, ...]],
+    granted_line: str | None,
+    command: ShellCommand,
+    reading: LineReading,
 ) -> bool:
     """Return whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
     line = reading.line
-    if text and text == line.text:
+    if granted_line and granted_line == line.text:
         return True
-    fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
-    known = set(command.assigns) <= HARMLESS_VARIABLES
-    return known and any(is_covered_by_grant(command, argv, reading, fed) for argv in granted)
+    fed = command.may_read_pipe or any(r.kind in ("read", "text") for r in line.files)
+    known = set(command.assigned_names) <= HARMLESS_VARIABLES
+    return known and any(is_covered_by_grant(command, argv, reading, fed) for argv in granted_commands)
 
 
 def _split_commands(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -114,23 +117,23 @@ def _host_with_port(url: str) -> str | None:
 
 def is_covered_by_session_rule(
     rule: SessionRule,
-    names: frozenset[str],
-    about: str | None,
+    tool_names: frozenset[str],
+    target: str | None,
     mode: str,
     server: str | None,
-    program: str = "",
+    fingerprint: str = "",
 ) -> bool:
     """Return whether a session rule covers a call other than a shell call. `program`: what the server is now."""
     if not _is_valid_in_mode(rule, mode) or rule.commands or rule.line:
         return False
-    if server is not None and rule.program != program:
+    if server is not None and rule.program != fingerprint:
         return False
     if rule.server is not None:
         return rule.server == server
-    if rule.tool not in names:
+    if rule.tool not in tool_names:
         return False
     # Without a path it is about a whole MCP tool; there is no such rule for our own tools.
-    return rule.path == about if rule.path is not None else server is not None
+    return rule.path == target if rule.path is not None else server is not None
 
 
 _STRICT_FIRST: tuple[ApprovalMode, ...] = ("plan", "default", "auto_edit", "yolo")
@@ -153,20 +156,24 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
     """
     line = reading.line
-    if line.hidden or not line.effective or any(_is_too_risky_to_grant(c, reading) for c in line.effective):
+    if (
+        line.hidden
+        or not line.commands_needing_rule
+        or any(_is_too_risky_to_grant(c, reading) for c in line.commands_needing_rule)
+    ):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
-    fed = any(c.fed and find_grant_row(c.argv) is None for c in line.effective)
-    away = reading.elsewhere is not None or line.opaque is not None
+    fed = any(c.may_read_pipe and find_grant_row(c.argv) is None for c in line.commands_needing_rule)
+    away = reading.elsewhere_clause is not None or line.opaque is not None
     if (
         away
         or line.files
         or fed
         or _is_setting_influential_variable(line)
-        or not all(map(_has_known_arguments, line.effective))
+        or not all(map(_has_known_arguments, line.commands_needing_rule))
     ):
         return common.model_copy(update={"line": line.text})
-    each = chain.from_iterable(map(split_by_target, line.effective))
+    each = chain.from_iterable(map(split_by_target, line.commands_needing_rule))
     shown = dict.fromkeys(map(_granted_argv, each))
     commands, also = tuple(map(shlex.join, shown)), tuple(map(describe_extra_coverage, shown))
     return common.model_copy(update={"commands": commands, "also": also})
@@ -181,14 +188,16 @@ def _is_too_risky_to_grant(command: ShellCommand, reading: LineReading) -> bool:
     danger = command.danger and not (
         command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, reading)
     )
-    opaque = command.opaque and not command.sources
+    opaque = command.opaque and not command.only_sources_file
     return not command.words or bool(danger or opaque or find_inner_danger(command))
 
 
 def _is_setting_influential_variable(line: ShellLine) -> bool:
     """Return whether it sets a variable by which its commands may do something else."""
-    every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
-    return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
+    every = (*line.assigns, *(name for c in line.commands_needing_rule for name in c.assigned_names))
+    return any(name.partition("=")[0] in STAGES for name in every) or any(
+        c.sets for c in line.commands_needing_rule
+    )
 
 
 def _has_known_arguments(command: ShellCommand) -> bool:
@@ -206,7 +215,7 @@ _HEADER = (
 Table = dict[str, Any]
 
 
-def to_rule_tables(rule: SessionRule, server: str | None, host: bool, root: Path) -> list[Table]:
+def to_rule_tables(rule: SessionRule, server: str | None, is_host: bool, root: Path) -> list[Table]:
     """Return the saved rules for an always-choice. Files and commands are bound to the workspace."""
     common: Table = {"toolName": rule.tool, "decision": "allow", "priority": SAVED_PRIORITY}
     common |= {"modes": list(rule.modes)} if rule.modes else {}
@@ -214,7 +223,7 @@ def to_rule_tables(rule: SessionRule, server: str | None, host: bool, root: Path
         about: Table = {"line": rule.line} if rule.line else {"command": list(rule.commands)}
         return [{**common, **about, "workspace": str(root)}]
     if rule.path is not None:
-        about = {"host": rule.path} if host else {"path": rule.path, "workspace": str(root)}
+        about = {"host": rule.path} if is_host else {"path": rule.path, "workspace": str(root)}
         return [{**common, **about}]
     if server is None:
         return []  # it would be a blanket permission

@@ -33,23 +33,24 @@ def is_rule_allowing_command(rule: Rule, command: ShellCommand, args: Mapping[st
     if not rule.has_conditions:
         return True
     if (
-        rule.reading
-        or rule.granted
-        or rule.line is not None
-        or not set(command.assigns) <= HARMLESS_VARIABLES
+        rule.only_plain_reading
+        or rule.granted_commands
+        or rule.granted_line is not None
+        or not set(command.assigned_names) <= HARMLESS_VARIABLES
     ):
         return False
-    if rule.prefixes:
+    if rule.command_prefixes:
         return any(
-            has_prefix(command, p) and not sets_unsafe_variables(command, len(p)) for p in rule.prefixes
+            has_prefix(command, p) and not sets_unsafe_variables(command, len(p))
+            for p in rule.command_prefixes
         )
     text = shlex.join(command.argv) if command.literal else command.text
-    pattern = rule.command or rule.args
+    pattern = rule.command_pattern or rule.args_pattern
     if pattern is None or ("=" not in pattern.text and sets_unsafe_variables(command)):
         return False
     return (
         pattern.is_matching_beginning(text)
-        if rule.command
+        if rule.command_pattern
         else pattern.is_found_in(to_searchable_json({**args, "command": text}))
     )
 
@@ -64,26 +65,30 @@ def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str,
     """Return whether a deny or ask rule covers this command, or might."""
     if not rule.has_conditions:
         return Match.YES
-    if rule.prefixes:
+    if rule.command_prefixes:
         return max(
-            _match_prefix(command.words, p) for prefix in rule.prefixes for p in prefix_spellings(prefix)
+            _match_prefix(command.words, p)
+            for prefix in rule.command_prefixes
+            for p in prefix_spellings(prefix)
         )
-    if rule.command is not None:
+    if rule.command_pattern is not None:
         if any(
-            rule.command.is_matching_beginning(text)
+            rule.command_pattern.is_matching_beginning(text)
             for text in _command_spellings(command.text, command.argv)
         ):
             return Match.YES
-        if is_matching_past_options(rule.command, command.argv):
+        if is_matching_past_options(rule.command_pattern, command.argv):
             return Match.MAYBE
         if command.literal:
             return Match.NO
         return (
             Match.MAYBE
-            if any(map(rule.command.can_match_continuation, _known_beginnings(command)))
+            if any(map(rule.command_pattern.can_match_continuation, _known_beginnings(command)))
             else Match.NO
         )
-    return _match_args_pattern(rule.args, command, args) if rule.args is not None else Match.NO
+    return (
+        _match_args_pattern(rule.args_pattern, command, args) if rule.args_pattern is not None else Match.NO
+    )
 
 
 def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
@@ -132,11 +137,11 @@ def _match_words_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match
         if place >= len(words):
             return Match.NO
         word = words[place]
-        if word.splits:
+        if word.may_split:
             return Match.MAYBE
         if not word.literal:
             sure = Match.MAYBE
-            if not want.startswith(word.lead):
+            if not want.startswith(word.known_start):
                 return Match.NO
         # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
         elif word.text != want and (place > 0 or program_name(word.text) != program_name(want)):
@@ -203,7 +208,7 @@ def _known_text_of_words(words: Sequence[Word]) -> str:
     known: list[str] = []
     for word in words:
         if not word.literal:
-            return " ".join([*known, word.lead])
+            return " ".join([*known, word.known_start])
         known.append(word.text)
     return " ".join(known)
 
@@ -231,14 +236,20 @@ def _to_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def is_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
+def is_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: str | None) -> bool:
     """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
     known."""
-    if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
+    if (
+        rule.command_prefixes
+        or rule.granted_commands
+        or not (rule.command_pattern is rule.granted_line is None)
+    ):
         return False
     if rule.target is not None:
-        return rule.target == about
-    return rule.args is None or (bool(args) and rule.args.is_found_in(to_searchable_json(args)))
+        return rule.target == target
+    return rule.args_pattern is None or (
+        bool(args) and rule.args_pattern.is_found_in(to_searchable_json(args))
+    )
 
 
 def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
@@ -275,20 +286,20 @@ def _iterate_keys_and_strings(value: object) -> Iterator[str]:
 
 
 def is_rule_allowing_protected_change(
-    rule: Rule, call: CallView, about: str | None, protected: Protection
+    rule: Rule, call: CallView, target: str | None, protected: Protection
 ) -> bool:
     """Return whether a user or admin rule allows this very change: by its path, or by a pattern that no longer
     matches once the name in the arguments is replaced."""
     if (
         rule.tier not in (USER, ADMIN)
         or rule.decision != "allow"
-        or not is_matching_non_shell_call(rule, call.args, about)
+        or not is_matching_non_shell_call(rule, call.args, target)
     ):
         return False
     if rule.target is not None:
         return True
     other = "x" + PurePath(protected.part).suffix
-    return rule.args is not None and not rule.args.is_found_in(
+    return rule.args_pattern is not None and not rule.args_pattern.is_found_in(
         to_searchable_json(call.args).replace(json.dumps(protected.part, ensure_ascii=False)[1:-1], other)
     )
 

@@ -103,10 +103,10 @@ class _ModesFile(BaseModel, defer_build=True):
 class ModeBook:
     """Implements `Modes`."""
 
-    def __init__(self, modes: Iterable[Mode], then: Iterable[Mode] = ()) -> None:
+    def __init__(self, modes: Iterable[Mode], at_start: Iterable[Mode] = ()) -> None:
         """`then`: changed modes as they were when the run began; what those refuse stays refused."""
         self._modes = {mode.slug: mode for mode in modes}
-        self._then = {mode.slug: mode for mode in then}
+        self._then = {mode.slug: mode for mode in at_start}
 
     def get(self, slug: str) -> Mode | None:
         return self._modes.get(slug)

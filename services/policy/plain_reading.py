@@ -158,13 +158,13 @@ class LineReading:
 
     line: ShellLine
     workspace: Workspace
-    bases: tuple[str, ...]
+    folders: tuple[str, ...]
     """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
-    elsewhere: str | None = None
+    elsewhere_clause: str | None = None
     """A clause saying what takes the line out of the workspace's own folder, for which rules are, if anything does."""
-    own: bool = True
+    begins_in_root: bool = True
     """Whether the line begins in the workspace's own folder."""
-    shown: frozenset[str] = frozenset()
+    accepted_paths: frozenset[str] = frozenset()
     """Paths that a person was shown and granted."""
 
     @classmethod
@@ -179,7 +179,7 @@ class LineReading:
             clauses += [f"changes its folder ({command.text})"]
             leads_further = (  # each time that it runs
                 target is not None
-                and command.repeats
+                and command.may_repeat
                 and not (posixpath.isabs(target) or posixpath.normpath(target) == ".")
             )
             if target is None or len(moves) > 1 or leads_further:
@@ -191,9 +191,9 @@ class LineReading:
         return cls(line, workspace, tuple(bases) if inside else (), next(iter(clauses), None), own)
 
     @property
-    def likely_bases(self) -> tuple[str, ...]:
+    def folders_or_root(self) -> tuple[str, ...]:
         """The folders that may be current; the workspace's own if they aren't known."""
-        return self.bases or (".",)
+        return self.folders or (".",)
 
     def with_accepted_paths(self, argv: Sequence[str]) -> "LineReading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
@@ -201,25 +201,31 @@ class LineReading:
         parsed = (
             reader.parse_words(map(literal_word, argv[1:])) if reader and reader.operands == "paths" else None
         )
-        return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
+        return self if parsed is None else replace(self, accepted_paths=frozenset(w.text for w in parsed[1]))
 
     @property
-    def is_idle(self) -> bool:
+    def is_needing_no_rule(self) -> bool:
         """Whether the line only asks for something that needs no rule: `command -v node`, `[ -n "$x" ]`, `wait`."""
         line = self.line
         asks = any(c.words and c.words[0].text in _QUESTIONS for c in line.commands)
-        return asks and not (line.effective or line.opaque or line.assigns or line.files)
+        return asks and not (line.commands_needing_rule or line.opaque or line.assigns or line.files)
 
     def is_folder(self, path: str) -> bool:
         """Return whether it is a folder, wherever the line may run."""
-        places = [os.path.join(self.workspace.root, base, path) for base in self.bases]  # noqa: PTH118 - texts of a line, many
+        places = [os.path.join(self.workspace.root, base, path) for base in self.folders]  # noqa: PTH118 - texts of a line, many
         return bool(places) and all(map(os.path.isdir, places))
 
     def is_plain_reading(self, command: ShellCommand) -> bool:
         """Return whether the command only reads files in the workspace that tools may read."""
-        if not command.words or command.assigns or command.opaque or command.danger or not self.bases:
+        if (
+            not command.words
+            or command.assigned_names
+            or command.opaque
+            or command.danger
+            or not self.folders
+        ):
             return False
-        if self.line.spawns:
+        if self.line.spawns_in_loop:
             return False  # as many processes as the loop has turns
         program = command.words[0].text
         if not command.words[0].literal or is_supplied_by_project(program, self):
@@ -234,7 +240,7 @@ class LineReading:
             return self._is_plain_find(words)
         if program in _PRINTERS:
             return _has_bounded_output(program, words) and all(
-                not w.foreign or self.is_word_readable_path(w) for w in words
+                not w.depends_on_environment or self.is_word_readable_path(w) for w in words
             )
         reader = load_readers("reader").get(program)
         return reader is not None and self._is_plain_reader(program, reader, words)
@@ -248,7 +254,7 @@ class LineReading:
             case "none":
                 return not operands
             case "text":
-                return not any(w.foreign for w in operands)
+                return not any(w.depends_on_environment for w in operands)
             case "format":
                 return all(w.literal and w.text.startswith("+") for w in operands)
             case "pattern" if not flags.keys() & {"e", "files"}:
@@ -267,30 +273,32 @@ class LineReading:
         searches = program in ("rg", "diff") or recurses
         shown = _FilesSearchedAnyway.from_options(flags) if program == "rg" else None
         tops = [w.text for w in operands] or ["."]
-        return not searches or self._is_searchable(tops, shown, follows=program == "diff")
+        return not searches or self._is_searchable(tops, shown, follows_links=program == "diff")
 
     def is_word_readable_path(self, word: Word) -> bool:
         """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
-        if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
+        if word.text == "-" or (
+            word.literal and (word.text == "/dev/null" or word.text in self.accepted_paths)
+        ):
             return True
         if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing_path(word.text)):
             return self._is_path_text_readable(word.text)
         # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
-        if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+        if word.may_start_differently or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
         found = [*self._expand_pattern(word.text, hidden=word.literal)]
         return 0 < len(found) < _MOST_MATCHES and all(map(self._is_path_text_readable, found))
 
     def _make_unmatched_pattern_literal(self, word: Word) -> Word:
         """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
-        if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
+        if word.literal or word.may_start_differently or not _OPTION_GLOB.fullmatch(word.text):
             return word
-        roots = (self.workspace.root / base for base in self.bases)
+        roots = (self.workspace.root / base for base in self.folders)
         return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
 
     def _is_existing_path(self, path: str) -> bool:
         """Return whether something of that very name is there: `app/[id]/page.tsx`."""
-        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in self.bases)  # noqa: PTH118 - texts of a line, many
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in self.folders)  # noqa: PTH118 - texts of a line, many
 
     def _expand_pattern(self, pattern: str, *, hidden: bool) -> Iterator[str]:
         """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may
@@ -301,7 +309,7 @@ class LineReading:
             yield ".."
             return
         wanted = [part for part in parts if part not in ("", ".")]
-        for base in self.bases:
+        for base in self.folders:
             folder = self.workspace.root / base
             for count, match in enumerate(folder.glob(pattern)):
                 names = match.relative_to(folder).parts
@@ -314,37 +322,37 @@ class LineReading:
         if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
         return all(
-            resolve_readable_or_none(posixpath.join(base, path), self.workspace) for base in self.bases
+            resolve_readable_or_none(posixpath.join(base, path), self.workspace) for base in self.folders
         )
 
     def _is_searchable(
-        self, folders: Sequence[str], shown: "_FilesSearchedAnyway | None", *, follows: bool
+        self, folders: Sequence[str], searched_anyway: "_FilesSearchedAnyway | None", *, follows_links: bool
     ) -> bool:
         """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
         program, which skips nothing. `follows`: it opens what a link leads to."""
-        pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.bases for f in folders]
-        if shown:
+        pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.folders for f in folders]
+        if searched_anyway:
             for file in user_git_exclude_files():
-                shown.add_unignored_patterns(file)
+                searched_anyway.add_unignored_patterns(file)
             for above in {a for top in pending for a in Path(top).parents}:
-                shown.add_ignore_files(str(above))
+                searched_anyway.add_ignore_files(str(above))
         seen = 0
         while pending:
             top = pending.pop()
             if not os.path.isdir(top):  # noqa: PTH112 - Path.is_dir raises for names that are too long
                 continue
-            if shown:
-                shown.add_ignore_files(top)
+            if searched_anyway:
+                searched_anyway.add_ignore_files(top)
             with os.scandir(top) as entries:
                 for entry in entries:
                     seen += 1
-                    skipped = shown is not None and not shown.has(entry.name)
+                    skipped = searched_anyway is not None and not searched_anyway.has(entry.name)
                     if skipped and entry.name.startswith("."):
                         continue
                     if seen > _MOST_ENTRIES or is_private_name(entry.name):
                         return False
                     if entry.is_symlink():
-                        if follows and not self._is_path_text_readable(entry.path):
+                        if follows_links and not self._is_path_text_readable(entry.path):
                             return False
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
@@ -391,7 +399,7 @@ class LineReading:
             return False
         texts = is_printing_file_contents(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
-        folders = [self.workspace.root / base for base in self.bases]
+        folders = [self.workspace.root / base for base in self.folders]
         plain = all(
             is_inert_repository(f) and is_tracking_nothing_private(f, texts, compared) for f in folders
         )
@@ -411,12 +419,17 @@ class LineReading:
             or not is_printing_file_contents(words[0].text, [*parsed[0]])
         ):
             return False
-        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.bases]
+        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders]
         return any(is_showing_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
 
     def expand_pattern_word(self, word: Word) -> Sequence[str]:
         """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
-        if word.literal or word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+        if (
+            word.literal
+            or word.may_start_differently
+            or not _GLOB.fullmatch(word.text)
+            or word.text.startswith("-")
+        ):
             return (word.text,)
         return (word.text, *islice(self._expand_pattern(word.text, hidden=True), _MOST_MATCHES))
 
@@ -456,7 +469,7 @@ def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
 def is_supplied_by_project(program: str, reading: LineReading) -> bool:
     """Return whether the project supplies a program of that name through a PATH folder of its own."""
     own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, reading.workspace.roots)))
-    here = [str(reading.workspace.root / base) for base in reading.likely_bases] if own else ()
+    here = [str(reading.workspace.root / base) for base in reading.folders_or_root] if own else ()
     return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many
 
 

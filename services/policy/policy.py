@@ -108,10 +108,10 @@ _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed
 class RulePolicy:
     """Decides by the rules that hold in a workspace."""
 
-    def __init__(self, books: WorkspaceRules, save_to: Path | None = None) -> None:
+    def __init__(self, workspace_rules: WorkspaceRules, save_to: Path | None = None) -> None:
         """`save_to`: folder for saved choices, if any."""
-        self.at_start = RulePolicy(books.at_start) if books.at_start else None
-        self.books, self._workspace = books, books.workspace
+        self.at_start = RulePolicy(workspace_rules.at_start) if workspace_rules.at_start else None
+        self.workspace_rules, self._workspace = workspace_rules, workspace_rules.workspace
         self._save_to = save_to
         self.annotations: Annotations = _no_annotations
         """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
@@ -125,7 +125,7 @@ class RulePolicy:
 
     @cached_property
     def _safety_checkers(self) -> SafetyCheckers:
-        return SafetyCheckers(self.books.checking, self._workspace, self._processes)
+        return SafetyCheckers(self.workspace_rules.checking, self._workspace, self._processes)
 
     def check(
         self,
@@ -174,7 +174,9 @@ class RulePolicy:
         if (mode := _mode_of_rules(mode)) == "yolo":
             return "any"
         about = call_target(call, risk, self._workspace) if risk == "network" else None
-        rules = self.books.deciding.applicable_rules(call, risk, mode, {}) if about is not None else ()
+        rules = (
+            self.workspace_rules.deciding.applicable_rules(call, risk, mode, {}) if about is not None else ()
+        )
         named = any(r.target == about and r.decision == "allow" and not r.saved for r in rules)
         return "any" if named else "approved"
 
@@ -185,7 +187,7 @@ class RulePolicy:
         before = (
             await self.at_start.ask_checkers(call, risk, mode, verdict, annotations) if self.at_start else []
         )
-        if not self.books.checking.rules or verdict.decision == "deny":
+        if not self.workspace_rules.checking.rules or verdict.decision == "deny":
             return before
         mode = _mode_of_rules(mode)
         return before + await self._safety_checkers.ask_checkers(
@@ -208,10 +210,12 @@ class RulePolicy:
 
     def fingerprint(self) -> str:
         """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
-        rules = (*self.books.deciding.rules, *self.books.checking.rules)
+        rules = (*self.workspace_rules.deciding.rules, *self.workspace_rules.checking.rules)
         plain = [[_to_stable_value(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
         began = self.at_start.fingerprint() if self.at_start else ""
-        whole = repr((plain, self.books.scope.interactive, sorted(self.books.scope.servers), began))
+        whole = repr(
+            (plain, self.workspace_rules.scope.interactive, sorted(self.workspace_rules.scope.servers), began)
+        )
         return sha256(whole.encode()).hexdigest()[:16]
 
     def choices(
@@ -244,10 +248,10 @@ class RulePolicy:
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
-        server = find_server(call.name, self.books.scope.servers)
+        server = find_server(call.name, self.workspace_rules.scope.servers)
         if server is not None and choice != "proceed_always":
             whole = server if choice == "proceed_always_server" else None
-            program = self.books.programs.get(server, "")
+            program = self.workspace_rules.programs.get(server, "")
             return SessionRule(tool=call.name, server=whole, program=program, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
@@ -260,34 +264,38 @@ class RulePolicy:
         return None if self._save_to is None else save_rules(self._save_to, self._to_tables(risk, rule), note)
 
     def _to_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
-        server = find_server(rule.tool, self.books.scope.servers)
+        server = find_server(rule.tool, self.workspace_rules.scope.servers)
         return to_rule_tables(rule, server, risk == "network", self._workspace.root)
 
     def server_fingerprint(self, tool: str) -> str:
-        return self.books.programs.get(find_server(tool, self.books.scope.servers) or "", "")
+        return self.workspace_rules.programs.get(
+            find_server(tool, self.workspace_rules.scope.servers) or "", ""
+        )
 
     def find_wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
-        for rule in self.books.deciding.rules:
+        for rule in self.workspace_rules.deciding.rules:
             wide = {
-                shlex.join(p): lets for p in rule.prefixes if (lets := describe_args_allowed_by_prefix(p))
+                shlex.join(p): lets
+                for p in rule.command_prefixes
+                if (lets := describe_args_allowed_by_prefix(p))
             }
             if wide and rule.decision == "allow" and rule.tier != SHIPPED:
                 yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""
-        return self._with_scope(replace(self.books.scope, agent=name))
+        return self._with_scope(replace(self.workspace_rules.scope, agent=name))
 
     def for_servers(self, servers: Iterable[str], annotations: Annotations = _no_annotations) -> "RulePolicy":
         """Return the same rules with these MCP servers connected."""
-        own = self._with_scope(replace(self.books.scope, servers=frozenset(servers)))
+        own = self._with_scope(replace(self.workspace_rules.scope, servers=frozenset(servers)))
         own.annotations = annotations
         return own
 
     def _with_scope(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
-        own.books = self.books.with_scope(scope)
+        own.workspace_rules = self.workspace_rules.with_scope(scope)
         own.__dict__.pop("_safety_checkers", None)
         own.at_start = self.at_start and self.at_start._with_scope(scope)
         return own
@@ -302,7 +310,7 @@ class RulePolicy:
     ) -> PolicyDecision:
         told, mode = _WORDS.get(mode, mode), _mode_of_rules(mode)
         hints = add_plan_file_hint(hints, call, risk, mode, self._workspace)
-        rules = self.books.deciding.applicable_rules(call, risk, mode, hints)
+        rules = self.workspace_rules.deciding.applicable_rules(call, risk, mode, hints)
         if (line := _parse_call_line(call)) is not None:
             own = [r for r in session if canonical_tool_name(r.tool) == canonical_tool_name(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
@@ -328,14 +336,17 @@ class RulePolicy:
             lifted = self._find_covering_session_rule(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)
-        return PolicyDecision(call, risk, told, rules, outcome, about=about)
+        return PolicyDecision(call, risk, told, rules, outcome, target=about)
 
     def _find_covering_session_rule(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> SessionRule | None:
-        if not session or (risk == "execute" and not self.books.scope.servers):
+        if not session or (risk == "execute" and not self.workspace_rules.scope.servers):
             return None
-        names, server = all_tool_names(call.name, {}), find_server(call.name, self.books.scope.servers)
+        names, server = (
+            all_tool_names(call.name, {}),
+            find_server(call.name, self.workspace_rules.scope.servers),
+        )
         about = (
             call_target(call, risk, self._workspace)
             if any(r.path and r.tool in names for r in session)

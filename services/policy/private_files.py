@@ -121,7 +121,7 @@ def _possible_values(word: Word, reading: LineReading) -> Iterator[str]:
 
 def describe_private_name_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a private name in a line that isn't parsed to its end."""
-    found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
+    found = _NAMES_IT.search(reading.line.text) if reading.line.partly_unparsed else None
     return f"may show {found[1]!r}, which tools may not read" if found else None
 
 
@@ -136,7 +136,7 @@ def _is_private_path(text: str, reading: LineReading) -> bool:
     parts = [part for part in text.strip("\"'").split("/") if fold_name(part) not in (".git", "git~1")]
     if any(map(is_private_name, parts)):
         return True
-    return any(_is_private_file(posixpath.join(base, text), reading) for base in reading.likely_bases)
+    return any(_is_private_file(posixpath.join(base, text), reading) for base in reading.folders_or_root)
 
 
 def _is_private_file(text: str, reading: LineReading) -> bool:
@@ -162,8 +162,10 @@ def _is_git_grep_reading_private(words: Sequence[Word], reading: LineReading) ->
         return (
             _find_private_file_in_search("grep", [literal_word("-r"), literal_word("x")], reading) is not None
         )
-    folders = (reading.workspace.root / base for base in reading.bases)
-    return not all(is_tracking_nothing_private(folder, texts=True, compared=0) for folder in folders)
+    folders = (reading.workspace.root / base for base in reading.folders)
+    return not all(
+        is_tracking_nothing_private(folder, shows_contents=True, compared_operands=0) for folder in folders
+    )
 
 
 def _find_private_file_in_search(program: str, words: Sequence[Word], reading: LineReading) -> str | None:
@@ -178,7 +180,7 @@ def _find_private_file_in_search(program: str, words: Sequence[Word], reading: L
         return None
     operands = [w.text for w in words if not w.text.startswith("-")][1:] or ["."]
     seen = 0
-    for place in (reading.workspace.root / b / o for b in reading.bases for o in operands):
+    for place in (reading.workspace.root / b / o for b in reading.folders for o in operands):
         for folder, folders, files in os.walk(place):
             folders[:] = [name for name in folders if name not in ("node_modules", ".git")]
             found = next(filter(is_private_name, files), None)

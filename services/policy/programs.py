@@ -72,7 +72,7 @@ def _programs_with_beginning() -> Sequence[Program]:
 
 def resolve_command(command: ShellCommand, folders: Sequence[str]) -> ResolvedCommand:
     """Return what a command may be, if its program is known before it runs. `folders`: where it may run."""
-    words, assigns = command.words, command.assigns
+    words, assigns = command.words, command.assigned_names
     if not words or not words[0].literal or not words[0].text:
         return ResolvedCommand((), "")
     own = _with_plain_program_name(words, folders)
@@ -241,8 +241,8 @@ _FIRST = re.compile(r"[\w.-]+")
 def find_restricted_programs(rules: Sequence[Rule]) -> Mapping[str, str]:
     """Return the programs that rules deny or ask about, with the files on the PATH that they are."""
     restricting = [rule for rule in rules if rule.has_conditions and rule.decision != "allow"]
-    prefixes = {program_name(prefix[0]) for rule in restricting for prefix in rule.prefixes if prefix}
-    patterns = (rule.command.text for rule in restricting if rule.command is not None)
+    prefixes = {program_name(prefix[0]) for rule in restricting for prefix in rule.command_prefixes if prefix}
+    patterns = (rule.command_pattern.text for rule in restricting if rule.command_pattern is not None)
     named = prefixes | {found[0] for text in patterns if (found := _FIRST.match(text))}
     return {name: file for name in named if (file := _find_on_path(name, os.environ.get("PATH", "")))}
 
@@ -282,7 +282,7 @@ def describe_copied_program(
     )
     if program in _PRINTS and program != "dd" and not writes:
         return None
-    folders = [str(reading.workspace.root / base) for base in reading.likely_bases]
+    folders = [str(reading.workspace.root / base) for base in reading.folders_or_root]
     operands = [word for word in command.words[1:_MOST_WORDS] if not word.text.startswith("-")]
     for name, file in programs.items():
         if program in _PLACES and operands and _is_copied_under_same_name(operands[-1].text, name, folders):

@@ -141,19 +141,19 @@ class Rule:
     """0–999."""
     modes: frozenset[ApprovalMode] = frozenset()
     """Empty: every mode."""
-    prefixes: tuple[tuple[str, ...], ...] = ()
+    command_prefixes: tuple[tuple[str, ...], ...] = ()
     """Alternatives for the leading words of a shell command."""
-    command: Pattern | None = None
+    command_pattern: Pattern | None = None
     """Matched at the beginning of a shell command."""
-    granted: tuple[tuple[str, ...], ...] = ()
+    granted_commands: tuple[tuple[str, ...], ...] = ()
     """Saved grants: commands that were shown, and what the table lists beside them (`grant_coverage.py`)."""
-    line: str | None = None
+    granted_line: str | None = None
     """A saved grant: exactly this shell line."""
     saved: bool = False
     """It was granted at a question; nobody wrote it."""
-    reading: bool = False
+    only_plain_reading: bool = False
     """Applies to commands that only read, with plain arguments inside the workspace (`plain_reading.py`)."""
-    args: Pattern | None = None
+    args_pattern: Pattern | None = None
     """Searched in the arguments as JSON."""
     allow_redirection: bool = False
     deny_message: str | None = None
@@ -163,13 +163,13 @@ class Rule:
     """Real path of the only workspace it applies to."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     server: str | None = None
-    program: str | None = None
+    server_fingerprint: str | None = None
     """Fingerprint of the only program or address that `server` may stand for."""
     subagent: str | None = None
     interactive: bool | None = None
-    broken: str | None = None
+    load_problem: str | None = None
     """Set if it replaces an unusable rule: the problem."""
-    lowers: bool = False
+    lowers_to_ask: bool = False
     """It turns a lower-ranking allow into an ask, and weakens no deny."""
 
     checker: Checker | None = None
@@ -183,9 +183,9 @@ class Rule:
     def has_conditions(self) -> bool:
         """Whether it has a condition on the arguments."""
         return (
-            self.reading
-            or bool(self.prefixes or self.granted)
-            or not (self.command is self.args is self.target is self.line is None)
+            self.only_plain_reading
+            or bool(self.command_prefixes or self.granted_commands)
+            or not (self.command_pattern is self.args_pattern is self.target is self.granted_line is None)
         )
 
 
@@ -327,7 +327,9 @@ class RuleBook:
         counted: list[Rule] = []
         for rule in self.rules:
             # Allowing a tool doesn't allow an agent of that name; restricting one restricts all its aliases.
-            names = allowing if rule.decision == "allow" else agents if rule.args is not None else every
+            names = (
+                allowing if rule.decision == "allow" else agents if rule.args_pattern is not None else every
+            )
             if _is_applicable(rule, names, mode, hints, self._scope) and (
                 now := _rule_in_mode(rule, risk, mode)
             ):
@@ -341,12 +343,12 @@ class RuleBook:
 
 def _rule_in_mode(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     """Return the rule as it applies in this mode, or None."""
-    if rule.broken is not None:
+    if rule.load_problem is not None:
         return None if risk in _INERT else rule
     if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
         return rule
     # Plan mode is fixed: no extension, workspace, user or admin can extend it.
-    return replace(rule, lowers=True) if rule.decision == "ask" else None
+    return replace(rule, lowers_to_ask=True) if rule.decision == "ask" else None
 
 
 def first_deciding_rule(rules: Iterable[Rule], is_met: Callable[[Rule], bool]) -> Rule | None:
@@ -355,7 +357,7 @@ def first_deciding_rule(rules: Iterable[Rule], is_met: Callable[[Rule], bool]) -
     for rule in rules:
         if not is_met(rule):
             continue
-        if not rule.lowers:
+        if not rule.lowers_to_ask:
             return lowering if lowering is not None and rule.decision == "allow" else rule
         lowering = lowering or rule
     return lowering

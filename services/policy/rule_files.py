@@ -128,20 +128,20 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         tier=tier,
         priority=fields.priority,
         modes=frozenset(fields.modes),
-        prefixes=tuple(split_command_words("commandPrefix", p) for p in fields.commandPrefix or ()),
-        granted=tuple(split_command_words("command", c) for c in fields.command or ()),
-        line=fields.line,
+        command_prefixes=tuple(split_command_words("commandPrefix", p) for p in fields.commandPrefix or ()),
+        granted_commands=tuple(split_command_words("command", c) for c in fields.command or ()),
+        granted_line=fields.line,
         saved=_is_saved_grant(table, source),
-        reading=fields.plainReading or False,
-        command=_compile_field("commandRegex", fields.commandRegex),
-        args=_compile_field("argsPattern", fields.argsPattern),
+        only_plain_reading=fields.plainReading or False,
+        command_pattern=_compile_field("commandRegex", fields.commandRegex),
+        args_pattern=_compile_field("argsPattern", fields.argsPattern),
         allow_redirection=fields.allowRedirection,
         deny_message=fields.denyMessage,
         target=fields.path if fields.host is None else fields.host,
         workspace=fields.workspace,
         annotations=fields.toolAnnotations,
         server=fields.mcpName,
-        program=fields.mcpFingerprint,
+        server_fingerprint=fields.mcpFingerprint,
         subagent=fields.subagent,
         interactive=fields.interactive,
     )
@@ -259,7 +259,13 @@ def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 def make_asking_stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
     """Return a rule that asks in place of an unusable one, which may have been meant to deny."""
     return Rule(
-        source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
+        source=source,
+        tools=tools,
+        decision="ask",
+        tier=tier,
+        priority=999,
+        load_problem=problem,
+        lowers_to_ask=True,
     )
 
 
@@ -556,7 +562,7 @@ def find_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
     seen: dict[object, Rule] = {}
     problems: list[RuleProblem] = []
     for rule in rules:
-        if rule.broken is not None or rule.checker is not None:
+        if rule.load_problem is not None or rule.checker is not None:
             continue
         first = seen.setdefault(_comparable_conditions(rule), rule)
         if first.decision != rule.decision:
@@ -566,6 +572,6 @@ def find_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
 
 
 def _comparable_conditions(rule: Rule) -> object:
-    patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
+    patterns = tuple(p.text if p else None for p in (rule.command_pattern, rule.args_pattern))
     scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
-    return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)
+    return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.command_prefixes), patterns, scope)

@@ -176,5 +176,5 @@ def _is_checker_applicable(rule: Rule, call: CallView, line: ShellLine | None) -
         return is_matching_non_shell_call(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:
         return True
-    commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
+    commands = (*line.commands, *line.commands_needing_rule, ShellCommand(line.text, ()))
     return any(match_restricting_rule(rule, command, call.args) is not Match.NO for command in commands)

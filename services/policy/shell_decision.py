@@ -98,17 +98,21 @@ def decide_line(
     """
     reading = LineReading.from_call(call, line, workspace)
     check = _LineCheck(call, rules, mode, session, reading)
-    reads = any(r.reading for r in rules)
+    reads = any(r.only_plain_reading for r in rules)
     # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
-    allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
-    for command in chain.from_iterable(split_by_target(c, allowed) for c in line.effective or (bare,)):
-        plain = reads and (reading.is_plain_reading(command) or (command is bare and reading.is_idle))
+    allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.command_prefixes]
+    for command in chain.from_iterable(
+        split_by_target(c, allowed) for c in line.commands_needing_rule or (bare,)
+    ):
+        plain = reads and (
+            reading.is_plain_reading(command) or (command is bare and reading.is_needing_no_rule)
+        )
         parts.append(PartRuling(command, check.judge_command(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
-    wrappers = (c for c in line.commands if c.transparent)
+    wrappers = (c for c in line.commands if c.needs_no_rule)
     spelled = check.other_spellings() if check.has_restrictions else ()
     for command in dict.fromkeys(
         chain(wrappers, find_commands_in_fed_texts(line), spelled, [ShellCommand(line.text, ())])
@@ -116,7 +120,7 @@ def decide_line(
         if (outcome := check.find_refusal(command)) is not None:
             parts.append(PartRuling(command, outcome))
     parts += check.ask_about_copies()
-    worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
+    worst = max((p.ruling for p in parts), key=lambda o: STRICTNESS[o.decision])
     return (check.lower_for_line(worst, parts) if worst.decision == "allow" else worst), parts
 
 
@@ -124,7 +128,9 @@ def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bo
     """Return whether a line is fully understood and does only plain reading."""
     reading = LineReading.from_call(call, line, workspace)
     writes = any(r.kind == "write" for r in line.files)
-    return not (line.opaque or line.assigns or writes) and all(map(reading.is_plain_reading, line.effective))
+    return not (line.opaque or line.assigns or writes) and all(
+        map(reading.is_plain_reading, line.commands_needing_rule)
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ class _LineCheck:
 
     @property
     def folder_paths(self) -> Sequence[str]:
-        return [str(self.reading.workspace.root / base) for base in self.reading.bases]
+        return [str(self.reading.workspace.root / base) for base in self.reading.folders]
 
     @cached_property
     def restricted(self) -> Mapping[str, str]:
@@ -163,7 +169,7 @@ class _LineCheck:
             for command in every
             for one in commands_with_original_names(command, self.restricted, folders)
         ]
-        for one in (*self.reading.line.effective, *fed, *copied):
+        for one in (*self.reading.line.commands_needing_rule, *fed, *copied):
             yield from plain_target_commands(one, self.folder_paths)
         yield from copied
 
@@ -177,8 +183,8 @@ class _LineCheck:
             if clause := describe_copied_program(command, self.restricted, self.reading):
                 yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
-    def judge_command(self, command: ShellCommand, plain: bool) -> Ruling:
-        outcome = self._judge_by_rules(command, plain)
+    def judge_command(self, command: ShellCommand, only_reads: bool) -> Ruling:
+        outcome = self._judge_by_rules(command, only_reads)
         if outcome.decision == "ask":
             rule = find_covering_grant(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
@@ -188,19 +194,21 @@ class _LineCheck:
             )
         if outcome.decision != "allow":
             return outcome
-        exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
-        away = self.reading.elsewhere
-        whole = (command.sets or away or command.sources or None) is not None and self._is_line_granted()
+        exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.command_prefixes
+        away = self.reading.elsewhere_clause
+        whole = (
+            command.sets or away or command.only_sources_file or None
+        ) is not None and self._is_line_granted()
         named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
         danger = danger or find_inner_danger(command)
-        if danger and not (exact and not command.assigns):
+        if danger and not (exact and not command.assigned_names):
             return outcome.lower_to_ask("danger", danger)
-        if command.opaque and not (command.sources and whole):
+        if command.opaque and not (command.only_sources_file and whole):
             return outcome.lower_to_ask("opaque", command.opaque)
-        if not (plain or exact) and (touched := self._describe_changed_argument(command)):
+        if not (only_reads or exact) and (touched := self._describe_changed_argument(command)):
             return outcome.lower_to_ask("danger", touched)
-        here = plain or (whole and self.reading.own and self.reading.bases)
+        here = only_reads or (whole and self.reading.begins_in_root and self.reading.folders)
         if away is not None and not here and not self._is_valid_elsewhere(command, outcome):
             return outcome.lower_to_ask("elsewhere", away)
         return outcome
@@ -232,7 +240,7 @@ class _LineCheck:
         if is_reading_command(command.argv):
             return None
         for word in command.words[1:]:
-            for path, base in product(_possible_paths_in(word.text), self.reading.likely_bases):
+            for path, base in product(_possible_paths_in(word.text), self.reading.folders_or_root):
                 if found := self.reading.workspace.protected(join_unless_absolute(base, path)):
                     return f"may change {found.part!r} ({found.what})"
         patched = describe_patched_trusted_file(command, self.reading)
@@ -243,25 +251,31 @@ class _LineCheck:
         there, and not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_saved_grant(outcome.rule)):
             return False
-        return bool(self.reading.bases) and is_reading_program(command.argv)
+        return bool(self.reading.folders) and is_reading_program(command.argv)
 
-    def _judge_by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
+    def _judge_by_rules(
+        self, command: ShellCommand, only_reads: bool, *, stands_in_line: bool = True
+    ) -> Ruling:
         """Return the ruling by the rules alone. `written`: the command stands in the line; else it is another
         spelling of one that does."""
         lowered: Ruling | None = None
         hides = _HiddenCommands.from_command(
-            command, self.folder_paths if self.has_restrictions and written else None, self.reading.line
+            command,
+            self.folder_paths if self.has_restrictions and stands_in_line else None,
+            self.reading.line,
         )
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.has_conditions
-                if (rule.reading and plain) or (known and self._is_allowed_by_rule(rule, command)):
+                if (rule.only_plain_reading and only_reads) or (
+                    known and self._is_allowed_by_rule(rule, command)
+                ):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
             match = match_restricting_rule(rule, command, self.call.args)
             if match is Match.NO and hides.can_include_restricted_command(rule, command, self.call.args):
                 match = Match.MAYBE
-            if match is Match.YES and not rule.lowers:
+            if match is Match.YES and not rule.lowers_to_ask:
                 return Ruling(rule.decision, "rule", rule)
             # A rule that may apply counts like one that only lowers.
             if match is not Match.NO:
@@ -270,13 +284,13 @@ class _LineCheck:
 
     def _is_allowed_by_rule(self, rule: Rule, command: ShellCommand) -> bool:
         if _is_saved_grant(rule):
-            return is_command_granted(rule.granted, rule.line, command, self.reading)
+            return is_command_granted(rule.granted_commands, rule.granted_line, command, self.reading)
         return is_rule_allowing_command(rule, command, self.call.args)
 
     def find_refusal(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.has_conditions])
-        outcome = narrow._judge_by_rules(command, plain=False, written=False)
+        outcome = narrow._judge_by_rules(command, only_reads=False, stands_in_line=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
     def lower_for_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
@@ -309,7 +323,7 @@ class _LineCheck:
             return outcome
         if away := describe_escaping_redirection(self.reading):
             return outcome.lower_to_ask("redirection", away)
-        allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.outcome) for p in parts)
+        allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.ruling) for p in parts)
         free = allowed or self._has_only_reads(parts) or self._is_line_granted()
         return outcome if free else outcome.lower_to_ask("redirection", "")
 
@@ -330,24 +344,26 @@ class _LineCheck:
 
     def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Return whether all redirections are of files that plain reading commands may read."""
-        return all(r.kind == "read" for r in self.reading.line.files) and all(p.plain for p in parts)
+        return all(r.kind == "read" for r in self.reading.line.files) and all(p.only_reads for p in parts)
 
     def _is_line_granted(self) -> bool:
         """Return whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(
             r.line == self.reading.line.text and (not r.modes or self.mode in r.modes) for r in self.session
         )
-        return own or any(r.decision == "allow" and r.line == self.reading.line.text for r in self.rules)
+        return own or any(
+            r.decision == "allow" and r.granted_line == self.reading.line.text for r in self.rules
+        )
 
     def _describe_project_wrapper(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
-        wrappers = (c.words[0].text for c in self.reading.line.commands if c.transparent and c.words)
+        wrappers = (c.words[0].text for c in self.reading.line.commands if c.needs_no_rule and c.words)
         own = next((w for w in wrappers if is_supplied_by_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
 
 
 def _is_saved_grant(rule: Rule) -> bool:
-    return bool(rule.granted) or rule.line is not None
+    return bool(rule.granted_commands) or rule.granted_line is not None
 
 
 def _possible_paths_in(text: str) -> set[str]:
@@ -405,8 +421,10 @@ class _HiddenCommands(NamedTuple):
             return True
         if any(match_restricting_rule(rule, one, args) is not Match.NO for one in self.shells):
             return True
-        patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
-        texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
+        patterns = [
+            pattern.text for pattern in (rule.command_pattern, rule.args_pattern) if pattern is not None
+        ]
+        texts = [*patterns, *(prefix[0] for prefix in rule.command_prefixes if prefix)]
         return any(is_program_named_in(texts, program) for program in self.programs)
 
 
@@ -425,13 +443,16 @@ def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
     """Return whether several words that the rule restricts stand behind the program: `strange-wrapper git -C .
     push`."""
     words = command.argv
-    if rule.command is not None:
+    if rule.command_pattern is not None:
         return any(
-            _is_matching_several_words(rule.command, words[at : at + _MOST_BEHIND])
+            _is_matching_several_words(rule.command_pattern, words[at : at + _MOST_BEHIND])
             for at in range(1, min(len(words), _MOST_WORDS))
         )
     return any(
-        _is_prefix_at(p, words, at) for p in rule.prefixes if len(p) > 1 for at in range(1, len(words))
+        _is_prefix_at(p, words, at)
+        for p in rule.command_prefixes
+        if len(p) > 1
+        for at in range(1, len(words))
     )
 
 
@@ -447,13 +468,13 @@ def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
     text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
     text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
-    if rule.command is not None:
+    if rule.command_pattern is not None:
         begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
         later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
-        return any(map(rule.command.is_matching_beginning, begins)) or any(
-            is_matching_past_options(rule.command, w) for w in later
+        return any(map(rule.command_pattern.is_matching_beginning, begins)) or any(
+            is_matching_past_options(rule.command_pattern, w) for w in later
         )
-    return any(_is_prefix_at(p, words, at) for p in rule.prefixes for at in range(len(words)))
+    return any(_is_prefix_at(p, words, at) for p in rule.command_prefixes for at in range(len(words)))
 
 
 def _is_prefix_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
@@ -490,7 +511,7 @@ def describe_protected_redirection(reading: LineReading) -> str | None:
 def describe_escaping_redirection(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
     targets = [(r.kind, r.target) for r in reading.line.redirects if r.target is not None]
-    net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
+    net = next((t.text for _, t in targets if t.known_start.startswith(_NETWORK)), None)
     if net is not None:
         return f"opens a network connection ({net})"
     problems = (_describe_redirection_problem(t, reading) for kind, t in targets if kind == "write")
@@ -502,10 +523,10 @@ def _describe_redirection_problem(target: Word, reading: LineReading) -> str | N
         return f"writes to a file that is only known when it runs ({target.text})"
     if target.text in _NOWHERE:
         return None
-    if len(reading.bases) != 1 and not posixpath.isabs(target.text):
+    if len(reading.folders) != 1 and not posixpath.isabs(target.text):
         return f"changes its folder before it writes to {target.text!r}"
     try:
-        reading.workspace.writable(posixpath.join(*reading.bases, target.text))
+        reading.workspace.writable(posixpath.join(*reading.folders, target.text))
     except PathRefused as refused:
         return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
     return None

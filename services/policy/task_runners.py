@@ -25,7 +25,7 @@ _BEGINNING = re.compile(r"[a-z0-9:]*")
 
 _MOST = 100
 """Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
-ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, foreign=True),))
+ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, depends_on_environment=True),))
 
 _CLUSTER = re.compile(r"-([A-Za-z]{2,}.*)", re.DOTALL)
 _OPTION = re.compile(r"^-[A-Z]")
@@ -91,7 +91,7 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
         return at + 1
 
     def _read_selected(self, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:
-        while at < len(words) and not words[at].lead.startswith("-"):
+        while at < len(words) and not words[at].known_start.startswith("-"):
             found.add_targets(at, words[at].text)
             at += 1
             if not self.many:
@@ -101,8 +101,8 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
     def read_operand(self, words: Sequence[Word], at: int, found: "RunnerTargets") -> bool:
         """Read the operand at a place; return whether what follows are arguments of a target."""
         text = words[at].text
-        if self.sub and not found.begun:
-            found.begun = True
+        if self.sub and not found.subcommand_seen:
+            found.subcommand_seen = True
             if text in self.sub:
                 return False
             if text in self.alone or self.bare:
@@ -119,7 +119,7 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
     def _can_be_value(self, words: Sequence[Word], at: int) -> bool:
         """Return whether a word may belong to the option before it: `npm run --cache x deploy`."""
         before = words[at - 1]
-        plain = not before.lead.startswith("-") or before.text == "--" or "=" in before.text
+        plain = not before.known_start.startswith("-") or before.text == "--" or "=" in before.text
         return not (
             plain
             or is_valueless_flag(program_name(words[0].text), before.text)
@@ -132,16 +132,16 @@ class RunnerTargets:
     """The targets and variables of one command."""
 
     runner: Runner
-    named: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    targets: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Place, target, and what stands before it in the same word."""
     settings: list[int] = field(default_factory=list[int])
-    begun: bool = False
+    subcommand_seen: bool = False
     files: list[str] = field(default_factory=list[str])
     """Files that say what the targets are."""
 
     def add_targets(self, at: int, text: str, before: str = "") -> None:
         names = text.split(",") if self.runner.select else [text]
-        self.named += [(at, name, before) for name in names if name]
+        self.targets += [(at, name, before) for name in names if name]
 
 
 @cache
@@ -174,7 +174,7 @@ def parse_runner_targets(command: ShellCommand) -> RunnerTargets | None:
         return None
     found, at = RunnerTargets(runner), 1
     while at < len(words):
-        if words[at].text == "--" and (runner.select or (runner.first and found.named)):
+        if words[at].text == "--" and (runner.select or (runner.first and found.targets)):
             break
         if not words[at].literal or words[at].text == "--":
             at += 1
@@ -192,22 +192,24 @@ def split_by_target(command: ShellCommand, prefixes: Sequence[Sequence[str]] = (
     found = parse_runner_targets(command)
     if (
         found is None
-        or len(found.named) < 2
+        or len(found.targets) < 2
         or any(_is_prefix_naming_all_targets(found, command, p) for p in prefixes)
     ):
         return (command,)
-    if len(found.named) > _MOST:
+    if len(found.targets) > _MOST:
         return (replace(command, opaque=f"it has more than {_MOST} targets"),)
-    return [_single_target_command(command, found, number) for number in range(len(found.named))]
+    return [_single_target_command(command, found, number) for number in range(len(found.targets))]
 
 
 def _is_prefix_naming_all_targets(found: RunnerTargets, command: ShellCommand, prefix: Sequence[str]) -> bool:
-    return command.argv[: len(prefix)] == tuple(prefix) and all(at < len(prefix) for at, _, _ in found.named)
+    return command.argv[: len(prefix)] == tuple(prefix) and all(
+        at < len(prefix) for at, _, _ in found.targets
+    )
 
 
 def _single_target_command(command: ShellCommand, found: RunnerTargets, number: int) -> ShellCommand:
-    own, name, before = found.named[number]
-    others = {at for at, _, _ in found.named} - {own}
+    own, name, before = found.targets[number]
+    others = {at for at, _, _ in found.targets} - {own}
     words = tuple(
         literal_word(before + name) if at == own else word
         for at, word in enumerate(command.words)
@@ -277,10 +279,10 @@ def find_inner_danger(command: ShellCommand) -> str | None:
 
 def _target_commands(command: ShellCommand) -> Iterator[ShellCommand]:
     found = parse_runner_targets(command)
-    if found and len(found.named) > _MOST:
+    if found and len(found.targets) > _MOST:
         yield ANYTHING
         return
-    for _, name, _ in found.named if found else ():
+    for _, name, _ in found.targets if found else ():
         for form in found.runner.forms if found else ():
             lead = form.replace("@", program_name(command.words[0].text)).removesuffix("{}").split()
             for target in _target_names(name):
@@ -305,7 +307,7 @@ def has_unclear_targets(command: ShellCommand) -> bool:
     found = parse_runner_targets(command)
     if found is None:
         return False
-    odd = any(_PLAIN_NAME.fullmatch(_ARGUMENTS.sub("", name)) is None for _, name, _ in found.named)
+    odd = any(_PLAIN_NAME.fullmatch(_ARGUMENTS.sub("", name)) is None for _, name, _ in found.targets)
     given = (command.words[at].text for at in found.settings if at < len(command.words))
     return odd or any(map(_is_input_file, found.files)) or any(text.startswith(".") for text in given)
 

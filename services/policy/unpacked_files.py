@@ -43,7 +43,7 @@ OF_GIT = to_name_set("config config.worktree hooks commondir modules")
 
 class _Member(NamedTuple):
     path: str
-    leads: str = ""
+    link_target: str = ""
     """Where a link leads."""
 
 
@@ -96,15 +96,15 @@ def _find_written_members(
 
 
 def _describe_trusted_member(member: _Member, place: str, reading: LineReading) -> str | None:
-    leads = posixpath.join(posixpath.dirname(member.path), member.leads)
-    for path in (member.path, leads) if member.leads else (member.path,):
+    leads = posixpath.join(posixpath.dirname(member.path), member.link_target)
+    for path in (member.path, leads) if member.link_target else (member.path,):
         whole = posixpath.normpath(posixpath.join(place, path))
-        if not reading.bases:  # `..` of an unknown folder may be the workspace
+        if not reading.folders:  # `..` of an unknown folder may be the workspace
             whole = _CLIMBS.sub("", whole)
         parts = [fold_name(part) for part in posixpath.normpath(whole).split("/")]
         if "node_modules" in parts:
             continue
-        for base in reading.likely_bases:
+        for base in reading.folders_or_root:
             found = reading.workspace.protected(posixpath.join(base, whole))
             if found is not None:
                 there = os.path.lexists(reading.workspace.root / base / whole)
@@ -119,11 +119,11 @@ def _describe_trusted_member(member: _Member, place: str, reading: LineReading) 
 
 
 def _real_places(path: str, reading: LineReading) -> list[Path]:
-    return [Path(os.path.realpath(reading.workspace.root / base / path)) for base in reading.likely_bases]
+    return [Path(os.path.realpath(reading.workspace.root / base / path)) for base in reading.folders_or_root]
 
 
 def _existing_files(texts: Texts, reading: LineReading) -> list[Path]:
-    places = [reading.workspace.root / base / text for base in reading.likely_bases for text in texts]
+    places = [reading.workspace.root / base / text for base in reading.folders_or_root for text in texts]
     return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - a name may be too long for Path.is_file
 
 
@@ -298,7 +298,7 @@ def _copied_members(
     """Yield what a copy of a folder writes. What is moved within the workspace had its names before."""
     if program in ("rsync", "scp") and re.match(r"[\w.@-]+:", source):
         raise _UnknownNames([place])
-    for base in reading.likely_bases:
+    for base in reading.folders_or_root:
         top = str(reading.workspace.root / base / source)
         if not os.path.lexists(top) and _can_line_create_source(source, reading):
             raise _UnknownNames([place])
@@ -346,7 +346,7 @@ def _members_from_git_checkout(command: ShellCommand, reading: LineReading) -> _
     """Return files that git takes from a revision or its index; a switch of the whole tree is the user's own
     history."""
     words = [word.text for word in command.words[1:]]
-    folders = [reading.workspace.root / base for base in reading.likely_bases]
+    folders = [reading.workspace.root / base for base in reading.folders_or_root]
     others = (c.argv[1:3] for c in reading.line.commands if c.argv[:1] == ("git",))
     staged = any(
         _STAGES & {*words} and not (words[0] == "reset" and words[1:] in ((), ("HEAD",))) for words in others
@@ -354,7 +354,7 @@ def _members_from_git_checkout(command: ShellCommand, reading: LineReading) -> _
     changed = (
         name
         for folder in folders
-        for name in islice(files_changed_by_checkout(folder, words, staged=staged), _MOST_ENTRIES)
+        for name in islice(files_changed_by_checkout(folder, words, index_changed=staged), _MOST_ENTRIES)
     )
     return [""], (_Member(os.path.relpath(name, reading.workspace.root)) for name in changed)
 
@@ -396,13 +396,13 @@ def describe_patched_trusted_file(command: ShellCommand, reading: LineReading) -
         text for word in (*words[1:], *read) for text in (word, word.partition("=")[2], word[2:]) if text
     ]
     found = _existing_files(named, reading)
-    if command.fed or (not found and len(reading.line.commands) > 1):  # another command may make it
+    if command.may_read_pipe or (not found and len(reading.line.commands) > 1):  # another command may make it
         return UNSEEN_PATCH
     try:
         changed = [*_file_names_in_patches(found)]
     except OSError:  # too large, or unreadable
         return UNSEEN_PATCH
-    for path, base in product(changed, reading.likely_bases):
+    for path, base in product(changed, reading.folders_or_root):
         if touched := reading.workspace.protected(posixpath.join(base, path)):
             return f"applies a patch that changes {touched.part!r} ({touched.what})"
     return None

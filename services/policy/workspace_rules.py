@@ -53,23 +53,25 @@ class WorkspaceRules:
         workspace: Workspace,
         scope: Scope = ANYBODY,
         programs: Mapping[str, str] = _NO_PROGRAMS,
-        began: "WorkspaceRules | None" = None,
+        at_start: "WorkspaceRules | None" = None,
     ) -> None:
         """`programs`: MCP server → fingerprint of its definition.
 
         `began`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
-        self.workspace, self.scope, self.programs, self.at_start = workspace, scope, programs, began
+        self.workspace, self.scope, self.programs, self.at_start = workspace, scope, programs, at_start
         from_settings, self.problems = rules_from_settings(settings)
         here = str(workspace.root)
         mine = [
             rule
             for rule in rules
             if (rule.workspace is None or os.path.realpath(rule.workspace) == here)
-            and rule.program in (None, programs.get(rule.server or ""))
+            and rule.server_fingerprint in (None, programs.get(rule.server or ""))
         ]
         deciding = [r for r in mine if r.checker is None]
-        shipped = [r for r in load_shipped_rules() if settings.tools.reading_commands or not r.reading]
+        shipped = [
+            r for r in load_shipped_rules() if settings.tools.reading_commands or not r.only_plain_reading
+        ]
         self.deciding = RuleBook([*deciding, *from_settings, *shipped], scope)
         self.checking = RuleBook([r for r in mine if r.checker is not None], scope)
 
@@ -99,7 +101,7 @@ class WorkspaceRules:
         exist in another folder."""
         tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
         for rule in (*self.deciding.rules, *self.checking.rules):
-            if rule.tier == SHIPPED or rule.broken is not None:
+            if rule.tier == SHIPPED or rule.load_problem is not None:
                 continue
             if why := _unknown_name_problem(rule, tools, agents, servers) or _unmatchable_condition_problem(
                 rule
@@ -128,10 +130,10 @@ def _did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def _unmatchable_condition_problem(rule: Rule) -> str | None:
-    for prefix in rule.prefixes:
+    for prefix in rule.command_prefixes:
         if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
             return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
-    for name, pattern in (("commandRegex", rule.command), ("argsPattern", rule.args)):
+    for name, pattern in (("commandRegex", rule.command_pattern), ("argsPattern", rule.args_pattern)):
         if pattern is not None and (why := _never_matching_reason(name, pattern.text)):
             return f"{name} {pattern.text!r} can't match: {why}"
     if [*rule.modes] == ["plan"] and rule.decision == "allow":
@@ -200,7 +202,7 @@ def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -
     if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
     prefixes = (split_command_words("commandPrefix", prefix),) if prefix else ()
-    return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
+    return Rule(source, (name,), decision, USER, priority, command_prefixes=prefixes)
 
 
 def _rules_against_other_tools() -> Iterator[Rule]:
@@ -275,7 +277,7 @@ def _auto_approval_rule(
         tier=USER,
         priority=_PRIORITY + more,
         modes=_MODES if decision == "allow" else frozenset(),
-        prefixes=((*prefix.split(),),) if prefix else (),
+        command_prefixes=((*prefix.split(),),) if prefix else (),
     )
 
 

@@ -63,7 +63,7 @@ SHELLS = to_name_set("bash sh dash zsh ksh mksh fish csh tcsh rbash ash yash pos
 _DEEPEST = 20
 """For `env env env …`."""
 _UNSEEN = "it runs something that is only known when it runs"
-_UNKNOWN = Word("…", False, "", True, True, foreign=True)
+_UNKNOWN = Word("…", False, "", True, True, depends_on_environment=True)
 """Arguments known only at run time."""
 
 
@@ -76,7 +76,7 @@ class _InnerCommands:
     """A line of bash."""
     assigns: tuple[str, ...] = ()
     opaque: str | None = None
-    transparent: bool = False
+    needs_no_rule: bool = False
     """It does nothing else."""
 
 
@@ -111,11 +111,13 @@ def add_command(
         opaque = f"{program_name(name.text)!r} {_OPAQUE[program_name(name.text)]}"
     if opaque is not None:
         found.add_command(
-            ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque, sources=_is_sourcing_file(words))
+            ShellCommand(
+                text, tuple(words), tuple(assigns), opaque=opaque, only_sources_file=_is_sourcing_file(words)
+            )
         )
         return
     if name.text == "export":
-        found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
+        found.assigns += [w.known_start.partition("=")[0] for w in words[1:]]
     inner = _find_inner_commands(words)
     found.add_command(_to_shell_command(words, text, assigns, inner))
     if inner.opaque is not None and known_program_name(name.text) in _GUESSED:
@@ -132,7 +134,10 @@ _DECLARES = to_name_set("export declare typeset local readonly")
 def _split_declaration(word: Word) -> tuple[str, Word]:
     """Return the name and the value of `NAME=value`; no name: it is something else."""
     name, sign, value = word.text.partition("=")
-    return (name.strip("\"'") if sign else "", replace(word, text=value, lead=value if word.literal else ""))
+    return (
+        name.strip("\"'") if sign else "",
+        replace(word, text=value, known_start=value if word.literal else ""),
+    )
 
 
 def _is_sourcing_file(words: _Words) -> bool:
@@ -149,10 +154,10 @@ def _to_shell_command(
     program = known_program_name(words[0].text)
     set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := describe_variable_danger(a)))
     known = (
-        inner.transparent and words[0].text in _HARMLESS
+        inner.needs_no_rule and words[0].text in _HARMLESS
     )  # whatever `exit $?` and `[ "$x" = y ]` stand for
     danger, sets = None if known else find_danger(program, words), next(set_by_it, None)
-    harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
+    harmless = inner.needs_no_rule and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
     return ShellCommand(
         text,
         tuple(words),
@@ -161,7 +166,7 @@ def _to_shell_command(
         sets=sets,
         opaque=inner.opaque,
         code=bool(danger or sets or inner.opaque) or program in LANGUAGES | _RUN_SOME,
-        transparent=harmless and not (danger or sets or inner.opaque),
+        needs_no_rule=harmless and not (danger or sets or inner.opaque),
     )
 
 
@@ -172,7 +177,7 @@ def _add_possible_commands(found: LineFindings, words: _Words) -> None:
         found.parse_inner_line(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
         rest = words[at:]
-        found.add_command(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
+        found.add_command(ShellCommand(" ".join(w.text for w in rest), tuple(rest), needs_no_rule=True))
         if rest[0].literal and program != "env" and len(rest[0].text.split()) > 1:
             found.parse_inner_line(rest[0].text)
 
@@ -186,7 +191,7 @@ def _find_inner_commands(words: _Words) -> _InnerCommands:
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
-        return _InnerCommands(transparent=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
+        return _InnerCommands(needs_no_rule=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
     return _HIDDEN if program in _PLAIN and not _PLAIN[program](words[1:]) else _NOTHING
 
 
@@ -257,7 +262,7 @@ class Options:
         operands: list[Word] = []
         rest = iter(words)
         for word in rest:
-            if not word.lead.startswith("-") or word.text == "-":
+            if not word.known_start.startswith("-") or word.text == "-":
                 if leading:
                     return None if word.may_be_option else (options, [word, *rest])
                 operands.append(word)
@@ -312,7 +317,7 @@ def _unwrap_prefix(words: _Words) -> _InnerCommands:
     options, own = _PREFIXES[program]
     read = options.parse_words(words[1:], leading=True)
     if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
-        return _InnerCommands(transparent=True)
+        return _InnerCommands(needs_no_rule=True)
     if read is None or not all(w.literal for w in read[1][:own]):
         return _HIDDEN
     rest, assigns = read[1][own:], list[str]()
@@ -324,7 +329,7 @@ def _unwrap_prefix(words: _Words) -> _InnerCommands:
     if not rest:
         return _HIDDEN if program == "xargs" and len(words) > 1 else _NOTHING
     more = (_UNKNOWN,) if program == "xargs" else ()
-    return _InnerCommands(runs=((*rest, *more),), assigns=tuple(assigns), transparent=True)
+    return _InnerCommands(runs=((*rest, *more),), assigns=tuple(assigns), needs_no_rule=True)
 
 
 def _unwrap_time(words: _Words) -> _InnerCommands:
@@ -332,7 +337,7 @@ def _unwrap_time(words: _Words) -> _InnerCommands:
     rest = words[2:] if len(words) > 1 and words[1].text == "-p" else words[1:]
     if not rest or not rest[0].literal or "=" in rest[0].text or rest[0].text.startswith(("-", "!")):
         return _HIDDEN
-    return _InnerCommands(runs=(rest,), transparent=True)
+    return _InnerCommands(runs=(rest,), needs_no_rule=True)
 
 
 _SHELL_OPTION = re.compile(r"-[eulx]*c")
@@ -349,7 +354,7 @@ def _unwrap_shell(words: _Words) -> _InnerCommands:
             not _PORTABLE.fullmatch(script) or "|&" in script
         ):
             return _InnerCommands(script=script, opaque="sh may read it otherwise than bash")
-        return _InnerCommands(script=script, transparent=True)
+        return _InnerCommands(script=script, needs_no_rule=True)
     # A plain name not in the folder is looked up among the programs: `bash npm publish`.
     file = first.literal and not first.text.startswith(("-", "+")) and set(first.text) & set("/.")
     return _NOTHING if file and not _is_device_path(first.text) else _HIDDEN
@@ -384,9 +389,9 @@ def _unwrap_find(words: _Words) -> _InnerCommands:
 
 def _unwrap_git(words: _Words) -> _InnerCommands:
     """Handle aliases given on the line: `git -c alias.x='!CMD' x` runs CMD."""
-    if not any("alias." in w.lead.lower() for w in words):
+    if not any("alias." in w.known_start.lower() for w in words):
         return _NOTHING
-    at = next((n for n, w in enumerate(words) if w.lead.lower().startswith("alias.")), 0)
+    at = next((n for n, w in enumerate(words) if w.known_start.lower().startswith("alias.")), 0)
     body = words[at].text.partition("=")[2]
     own = body[1:] if body.startswith("!") else f"git {body}"
     arguments = shlex.join(w.text for w in words[at + 2 :])
@@ -419,7 +424,7 @@ def _is_plain_test(words: _Words) -> bool:
     """Return whether it is `-f x` or `x = y` only: `[ -v 'a[$(…)]' ]` runs code, and an extra word changes the
     operator."""
     operands = words[1:] if words and words[0].text == "!" else words
-    if any(w.splits for w in operands):
+    if any(w.may_split for w in operands):
         return False
     if len(operands) == 2:
         return operands[0].literal and _FILE_TEST.fullmatch(operands[0].text) is not None
@@ -440,11 +445,11 @@ def _is_plain_read(words: _Words) -> bool:
 
 
 def _is_plain_export(words: _Words) -> bool:
-    return all(not w.splits and _is_harmless_assignment(w) for w in words)
+    return all(not w.may_split and _is_harmless_assignment(w) for w in words)
 
 
 def _is_harmless_assignment(word: Word) -> bool:
-    name, sign, _ = word.lead.partition("=")
+    name, sign, _ = word.known_start.partition("=")
     known = bool(sign) or word.literal
     return known and name in HARMLESS_VARIABLES and not assignment_problem(name, word.text.partition("=")[2])
 

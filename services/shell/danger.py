@@ -193,13 +193,17 @@ class Form:
         for word in words:
             if word.literal and word.text == "--":
                 break
-            name = word.lead.lstrip("-").partition("=")[0]
-            if word.lead.startswith("--") or (single and len(name) > 1 and word.lead.startswith("-")):
+            name = word.known_start.lstrip("-").partition("=")[0]
+            if word.known_start.startswith("--") or (
+                single and len(name) > 1 and word.known_start.startswith("-")
+            ):
                 longs.append(name)
-            if word.lead.startswith("-") and not word.lead.startswith("--"):
-                letters.update(word.lead[1:])
+            if word.known_start.startswith("-") and not word.known_start.startswith("--"):
+                letters.update(word.known_start[1:])
         if whole:
-            names = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
+            names = {
+                w.known_start.lstrip("-").partition("=")[0] for w in words if w.known_start.startswith("-")
+            }
             named = not names.isdisjoint(self.longs)
         else:
             named = any(option and name.startswith(option) for option in longs for name in self.longs)
@@ -252,7 +256,7 @@ def find_danger(program: str, words: _Words) -> str | None:
     if program in _CHECKS and (why := _CHECKS[program](words)):
         return why
     if program in ("tee", "cp", "mv", "cat", "install", "ln") and any(
-        _DEVICE.match(w.lead) for w in arguments
+        _DEVICE.match(w.known_start) for w in arguments
     ):
         return "touches a device"
     return None if program in INDIFFERENT else _unknown_argument_danger(arguments)
@@ -265,7 +269,7 @@ def _unknown_argument_danger(arguments: _Words) -> str | None:
     A path below a named folder can be neither.
     """
     unknown = (w for w in arguments if not w.literal)
-    return UNKNOWN if any(w.may_be_option or "/" not in w.lead for w in unknown) else None
+    return UNKNOWN if any(w.may_be_option or "/" not in w.known_start for w in unknown) else None
 
 
 _SED_SAFE = (
@@ -285,7 +289,7 @@ def _find_sed_danger(words: _Words) -> str | None:
     operands: list[Word] = []
     remaining = iter(words[1:])
     for word in remaining:
-        if not word.lead.startswith("-") or word.text == "-":
+        if not word.known_start.startswith("-") or word.text == "-":
             operands.append(word)
         elif word.text == "-e":
             scripts += filter(None, [next(remaining, None)])
@@ -308,7 +312,7 @@ def _find_awk_danger(words: _Words) -> str | None:
         if word.text in ("-F", "-v"):
             word = next(remaining, word)
         elif not word.text.startswith(("-F", "-v")) and (
-            word.lead.startswith("-") or _AWK_ACTS.search(word.text)
+            word.known_start.startswith("-") or _AWK_ACTS.search(word.text)
         ):
             return _UNSEEN
         if not word.literal:
@@ -318,8 +322,8 @@ def _find_awk_danger(words: _Words) -> str | None:
 
 def _second_operand_danger(words: _Words) -> str | None:
     """Return a clause if there is a second operand, which these write to, else None."""
-    operands = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
-    return _WRITES if len(operands) > 1 or any(w.splits for w in operands) else None
+    operands = [w for w in words[1:] if not w.known_start.startswith("-") or w.text == "-"]
+    return _WRITES if len(operands) > 1 or any(w.may_split for w in operands) else None
 
 
 _SETS = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
@@ -339,7 +343,9 @@ def _find_make_danger(words: _Words) -> str | None:
 def _find_tar_danger(words: _Words) -> str | None:
     """Return a clause if the first word, which may be letters without a dash, makes tar run a program, else None."""
     return (
-        _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F", "T"} and words[1].lead.isalpha() else None
+        _RUNS
+        if len(words) > 1 and set(words[1].known_start) & {"I", "F", "T"} and words[1].known_start.isalpha()
+        else None
     )
 
 
@@ -349,7 +355,7 @@ _SIGNED = re.compile(r"--(?:format|pretty)=.*%[-+ ]?G", re.DOTALL)
 
 def _find_git_danger(words: _Words) -> str | None:
     at = 1
-    while at < len(words) and words[at].lead.startswith("-"):
+    while at < len(words) and words[at].known_start.startswith("-"):
         text = words[at].text
         name = text[:2] if text.startswith(("-c", "-C")) else text.partition("=")[0]
         if name in _GIT_IS_GLOBAL:
@@ -362,9 +368,9 @@ def _find_git_danger(words: _Words) -> str | None:
         return "does what is only known when it runs"
     if command.text in _GIT_IS_ALWAYS:
         return _GIT_IS_ALWAYS[command.text]
-    if command.text != "commit" and any("::" in w.lead.partition("/")[0] for w in rest):
+    if command.text != "commit" and any("::" in w.known_start.partition("/")[0] for w in rest):
         return _RUNS  # a URL that names a helper
-    if any(_SIGNED.match(w.lead) for w in rest):
+    if any(_SIGNED.match(w.known_start) for w in rest):
         return f"{_RUNS} (gpg)"
     met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.is_met(rest))
     return next(met, None)

@@ -21,19 +21,21 @@ class Word:
     """Unquoted if `literal`; otherwise as written."""
     literal: bool = True
     """Its value is known: it has no expansion, glob, brace or tilde."""
-    lead: str = ""
+    known_start: str = ""
     """The known beginning of its value; all of it if `literal`."""
-    splits: bool = False
+    may_split: bool = False
     """May become several words, or none (unquoted expansion, brace, glob)."""
-    wild: bool = False
+    may_start_differently: bool = False
     """May become words that don't begin with `lead`."""
-    foreign: bool = False
+    depends_on_environment: bool = False
     """Depends on variables or names of files, not only on the line and on what its commands print."""
 
     @property
     def may_be_option(self) -> bool:
         """Whether its value is unknown and may begin with a dash."""
-        return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
+        return not self.literal and (
+            self.may_start_differently or self.known_start == "" or self.known_start.startswith("-")
+        )
 
 
 def to_name_set(text: str) -> frozenset[str]:
@@ -85,7 +87,7 @@ class ShellCommand:
     """As written; for a command run by a wrapper, the joined words."""
     words: tuple[Word, ...]
     """Program and arguments, without assignments and redirections."""
-    assigns: tuple[str, ...] = ()
+    assigned_names: tuple[str, ...] = ()
     """Names of variables set for this command only."""
     danger: str | None = None
     """Why it asks even where a rule allows it: a clause without a full stop."""
@@ -93,15 +95,15 @@ class ShellCommand:
     """Which variable it is given that may change what it does: a clause. It asks, too, but for a grant of the line."""
     opaque: str | None = None
     """Why it is opaque."""
-    sources: bool = False
+    only_sources_file: bool = False
     """It is opaque only because it runs a file that it names (`source FILE`): a grant of the line covers that."""
     code: bool = False
     """Its arguments may contain commands in a language that isn't parsed: `python -c`, `git -c alias.x=!…`."""
-    transparent: bool = False
+    needs_no_rule: bool = False
     """Harmless by itself: it only runs other listed commands (`timeout`), or does nothing (`true`)."""
-    fed: bool = False
+    may_read_pipe: bool = False
     """A pipe stands somewhere before it on the line, so it may read what another command writes."""
-    repeats: bool = False
+    may_repeat: bool = False
     """It stands in a loop or function, so one shell may run it several times."""
     argv: tuple[str, ...] = field(init=False, repr=False, compare=False)
     literal: bool = field(init=False, repr=False, compare=False)
@@ -126,11 +128,11 @@ class ShellLine:
     """Why `commands` may not include everything that the line would run; None if it does."""
     hidden: bool
     """It may run more than `commands` and the files that these source."""
-    spawns: bool = False
+    spawns_in_loop: bool = False
     """A loop starts commands without waiting for them."""
     values: tuple[tuple[str, Word], ...] = ()
     """Values that the line gives to variables, by their names."""
-    unread: bool = False
+    partly_unparsed: bool = False
     """Not all of it was parsed: it is too long, too deep, or holds characters that people and bash read differently."""
 
     @property
@@ -139,9 +141,9 @@ class ShellLine:
         return tuple(r for r in self.redirects if not r.is_idle)
 
     @property
-    def effective(self) -> tuple[ShellCommand, ...]:
+    def commands_needing_rule(self) -> tuple[ShellCommand, ...]:
         """The commands that a rule must allow."""
-        return tuple(c for c in self.commands if not c.transparent)
+        return tuple(c for c in self.commands if not c.needs_no_rule)
 
 
 class LineTooComplex(Exception):  # noqa: N818 - not an error: the line is looked into no further
@@ -163,10 +165,10 @@ class LineFindings:
     words: int = 0
     piped: bool = False
     """A pipe was read."""
-    unread: bool = False
-    repeats: bool = False
+    partly_unparsed: bool = False
+    may_repeat: bool = False
     """The command that is being read stands in a loop or function of its shell."""
-    spawns: bool = False
+    spawns_in_loop: bool = False
     """A loop starts commands in the background."""
     expanded: int = 0
     """Characters that braces expand to, so far."""
@@ -178,17 +180,17 @@ class LineFindings:
     def add_command(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
             raise LineTooComplex(f"it has more than {_MOST_COMMANDS} commands")
-        self.commands.append(replace(command, fed=self.piped, repeats=self.repeats))
+        self.commands.append(replace(command, may_read_pipe=self.piped, may_repeat=self.may_repeat))
         if command.opaque:
-            self.mark_opaque(command.opaque, hidden=not command.sources)
+            self.mark_opaque(command.opaque, hidden=not command.only_sources_file)
 
     def parse_inner_line(self, script: str) -> None:
         """Parse the line that a command runs, in a shell of its own."""
-        outer, self.repeats = self.repeats, False
+        outer, self.may_repeat = self.may_repeat, False
         self.depth += 1
         self.parse_into(script, self)
         self.depth -= 1
-        self.repeats = outer
+        self.may_repeat = outer
 
     def count_word(self) -> None:
         """Count a word. Raise `LineTooComplex` if there are too many."""

@@ -46,9 +46,9 @@ def parse_shell_line(line: str) -> ShellLine:
         assigns,
         found.opaque,
         found.hidden,
-        found.spawns,
+        found.spawns_in_loop,
         tuple(found.values),
-        found.unread,
+        found.partly_unparsed,
     )
 
 
@@ -67,13 +67,13 @@ def _parse_into(line: str, found: LineFindings) -> None:
     reason = _refusal_reason(line, found.depth)
     if reason is not None:
         found.mark_opaque(reason)
-        found.unread = True
+        found.partly_unparsed = True
         return
     try:
         _CommandReader(line, found).read_program()
     except LineTooComplex as much:
         found.mark_opaque(str(much))
-        found.unread = True
+        found.partly_unparsed = True
 
 
 def _refusal_reason(line: str, depth: int) -> str | None:
@@ -140,7 +140,7 @@ class _ParserState:
     """A function was read: what is in it may run several times."""
 
     @property
-    def repeats(self) -> bool:
+    def may_repeat(self) -> bool:
         """Whether a command here may run several times in one shell: a subshell in a loop is a new one each time."""
         inner = self.open[len(self.open) - self.open[::-1].index("(") :] if "(" in self.open else self.open
         return self.functions or not {"while", "do"}.isdisjoint(inner)
@@ -189,7 +189,7 @@ class _CommandReader(WordReader):
         text = self.text[place.start : place.end]
         if words and words[0].text == "time" and not text.startswith("time"):
             self.record_doubt("a program called time")
-        self.found.repeats = place.repeats
+        self.found.may_repeat = place.may_repeat
         if words:
             add_command(self.found, words, text, place.assigns)
         for name in () if words else place.assigns:
@@ -220,7 +220,7 @@ class _CommandReader(WordReader):
             self.record_doubt(f"{operator!r} without a command")
         self._end_command()
         self.found.piped = self.found.piped or operator in ("|", "|&")
-        self.found.spawns = self.found.spawns or (operator == "&" and self._is_looping())
+        self.found.spawns_in_loop = self.found.spawns_in_loop or (operator == "&" and self._is_looping())
         place.closed = operator == ")" and place.open[-1:] == ["("]
         place.owed = operator in ("&&", "||", "|", "|&") or (place.owed and operator == "\n")
         if place.closed:
@@ -319,7 +319,7 @@ class _CommandReader(WordReader):
         if head and head[2]:
             words = self._read_words_to(";\n")
             self.found.values += [(name, word) for word in words]
-            if self._is_loop_variable_set_once(name) and not any(w.foreign for w in words):
+            if self._is_loop_variable_set_once(name) and not any(w.depends_on_environment for w in words):
                 self.of_line[name] = len(self.state.open)
                 self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
         elif self.text.startswith("((", self.at + 1):

@@ -225,7 +225,7 @@ class WordReader:
         if known is None or (_MISREAD and _MISREAD.search(known["text"])):
             return False
         cat = Word("cat", True, "cat")
-        self.found.add_command(ShellCommand(known[0], (cat,), transparent=True))
+        self.found.add_command(ShellCommand(known[0], (cat,), needs_no_rule=True))
         scan.known.append(known["text"].rstrip("\n"))
         self.at = known.end()
         return True

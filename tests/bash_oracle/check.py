@@ -39,7 +39,7 @@ def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:
     if not words:
         return not argv
     first = words[0]
-    if first.splits:
+    if first.may_split:
         return any(shown(words[1:], argv[n:]) for n in range(len(argv) + 1))
     if not argv or (first.literal and first.text != argv[0]) or not argv[0].startswith(_lead(first)):
         return False
@@ -47,7 +47,7 @@ def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:
 
 
 def _lead(word: Word) -> str:
-    return "" if word.lead.startswith("~") else word.lead
+    return "" if word.known_start.startswith("~") else word.known_start
 
 
 def seen(line: ShellLine, argv: Sequence[str]) -> bool:

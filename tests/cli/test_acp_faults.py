@@ -224,7 +224,7 @@ def test_nothing_but_frames_leaves_through_stdout() -> None:
     program = """
 import os, subprocess
 from interlock.acp.wire import Wire
-wire = Wire.of_this_process()
+wire = Wire.take_over_stdio()
 print("printed", flush=True)
 os.write(1, b"written\\n")
 subprocess.run(["echo", "echoed"])
@@ -243,8 +243,8 @@ def test_a_client_that_reads_slowly_delays_nobody_and_misses_only_what_is_repeat
         wire, gone = Wire(read, write), asyncio.Event()
         wire.start(lambda _: None, gone.set)
         for number in range(300):  # 30 MB
-            wire.notify("session/update", {"output": "x" * 100_000}, droppable=True)
-            wire.notify("session/update", {"number": number})
+            wire.send_notification("session/update", {"output": "x" * 100_000}, droppable=True)
+            wire.send_notification("session/update", {"number": number})
         came: list[Any] = []
         with os.fdopen(taken, "rb") as lines:
             while not came or came[-1] != {"number": 299}:

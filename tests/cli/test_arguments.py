@@ -12,9 +12,9 @@ import yaml
 from commands import Run
 from folders import put
 
-from interlock.cli.catalog import COMMANDS, build_parser, parse_command
+from interlock.cli.catalog import COMMANDS, build_parser, find_command
 from interlock.cli.commands import work
-from interlock.cli.flags import options_from
+from interlock.cli.flags import run_options_from
 from interlock.engine.options import Options
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.tools.table import TOOLS
@@ -27,8 +27,8 @@ ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "to
 
 
 def _options(*flags: str, resuming: bool = False) -> Options:
-    return options_from(
-        build_parser("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming
+    return run_options_from(
+        build_parser("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, is_resumed=resuming
     )
 
 
@@ -128,7 +128,7 @@ def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
 )
 def test_the_command_is_the_first_word_that_belongs_to_no_flag(typed: str, expected: str) -> None:
     command, *rest = shlex.split(expected)
-    assert parse_command(shlex.split(typed)) == (command, rest)
+    assert find_command(shlex.split(typed)) == (command, rest)
 
 
 @pytest.mark.parametrize(("typed", "exit_code", "expected"), MISTAKES)
@@ -170,7 +170,7 @@ def test_output_for_programs_is_one_result_where_no_run_can_begin(run: Run, type
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = put(tmp_path / "in.json", {"history": []})
     args = build_parser("run").parse(["main", "fix it", "--input", f"@{file}"])
-    assert work._read_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
+    assert work._read_typed_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import yaml
 from folders import put
 
 from interlock.cli.catalog import build_parser
-from interlock.cli.decisions import decisions_from
+from interlock.cli.decisions import build_decisions
 from interlock.engine.options import Decision
 from interlock.state.errors import InputError, UserError
 
@@ -52,7 +52,7 @@ def _for(number: int, choice: str, **more: Any) -> Decision:
 
 
 def _decide(*typed: str) -> list[Decision]:
-    return decisions_from(build_parser("resume").parse(["aa11", *typed]).decisions, _WAITING, _PAST)
+    return build_decisions(build_parser("resume").parse(["aa11", *typed]).decisions, _WAITING, _PAST)
 
 
 @pytest.mark.parametrize("typed", TYPED["decided"])
@@ -77,17 +77,17 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
 def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
     typed = build_parser("resume").parse(["aa11", "--approve", "all"]).decisions
     with pytest.raises(UserError, match="no approval waits"):
-        decisions_from(typed, _WAITING[2:4])
+        build_decisions(typed, _WAITING[2:4])
 
 
 def test_one_answer_is_for_all_questions_that_ask_the_same_and_for_no_others() -> None:
     typed = build_parser("resume").parse(["aa11", "--answer", "all=2"]).decisions
     alike = [_request(number, "question", questions=_OPTIONS) for number in (1, 2)]
     answers = [Decision(f"aa11-2.{number}", "proceed_once", text="verbose") for number in (1, 2)]
-    assert [replace(made, door="") for made in decisions_from(typed, [*alike, _request(3)])] == answers
+    assert [replace(made, door="") for made in build_decisions(typed, [*alike, _request(3)])] == answers
     other = _request(3, "question", questions=[{"question": "How many?"}])
     with pytest.raises(UserError, match=r"each needs its own\. Name one: aa11-2\.1, aa11-2\.2, aa11-2\.3"):
-        decisions_from(typed, [*alike, other])
+        build_decisions(typed, [*alike, other])
 
 
 def test_the_editor_gets_the_arguments_and_its_result_replaces_them(

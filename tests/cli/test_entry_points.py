@@ -6,7 +6,7 @@ import pytest
 from commands import Run
 from test_layout import MAY_IMPORT, ROOT
 
-from interlock.cli.catalog import COMMANDS, parse_command
+from interlock.cli.catalog import COMMANDS, find_command
 from interlock.state.entry_points import find_entry_point, find_entry_points
 
 GROUPS = ("interlock.commands", "interlock.checks", "interlock.stores")
@@ -51,9 +51,9 @@ def test_every_entry_of_a_room_loads_and_every_file_is_one_of_a_room() -> None:
 
 def test_a_command_of_a_room_is_registered_by_that_room() -> None:
     for name, command in COMMANDS.items():
-        if command.place.endswith("/"):
+        if command.module.endswith("/"):
             entry = find_entry_point("interlock.commands", name)
-            room = command.place[:-1] if "/" not in command.place[:-1] else "cli.commands"
+            room = command.module[:-1] if "/" not in command.module[:-1] else "cli.commands"
             assert entry is not None and entry.module.startswith(f"interlock.{room}.")
 
 
@@ -86,4 +86,4 @@ def test_another_package_replaces_no_command_and_a_broken_one_is_one_line(theirs
         "interlock: Entry point their_greetings:missing of interlock.commands, 'odd': AttributeError: "
     )
     assert broken.err.count("\n") == 1
-    assert parse_command(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])
+    assert find_command(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])

@@ -39,7 +39,7 @@ def forker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Forker]
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
     made = Forker()
     yield made
-    made.end()
+    made.stop_server()
 
 
 def started(forker: Forker, word: str) -> tuple[Child, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import inputs
-from interlock.cli.inputs import parse_json_object, prompt_from, read_batch
+from interlock.cli.inputs import parse_json_object, read_batch_lines, read_prompt
 from interlock.state.errors import InputError
 
 Pipe = Callable[[bytes | None], None]
@@ -50,7 +50,7 @@ def test_piped_text_comes_before_the_words(
     pipe: Pipe, piped: bytes, words: str | None, expected: str
 ) -> None:
     pipe(piped)
-    assert prompt_from(words) == expected
+    assert read_prompt(words) == expected
 
 
 def test_a_pipe_that_stays_open_and_silent_does_not_hang_a_prompt(
@@ -58,13 +58,13 @@ def test_a_pipe_that_stays_open_and_silent_does_not_hang_a_prompt(
 ) -> None:
     monkeypatch.setattr(inputs, "_PIPE_WAIT_S", 0.05)
     pipe(None)
-    assert prompt_from("go") == "go"
+    assert read_prompt("go") == "go"
 
 
 def test_no_prompt_at_all_is_a_bad_input(pipe: Pipe) -> None:
     pipe(b"  \n")
     with pytest.raises(InputError, match="No prompt") as raised:
-        prompt_from(None)
+        read_prompt(None)
     assert (raised.value.exit_code, raised.value.field) == (42, "prompt")
 
 
@@ -72,7 +72,7 @@ def test_too_much_piped_text_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(inputs, "PIPE_LIMIT", 10)
     pipe(b"x" * 11)
     with pytest.raises(InputError, match="over 8 MB"):
-        prompt_from("x")
+        read_prompt("x")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_batch_goes_on_after_a_bad_line(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     text = '\ufeff{"prompt": "a\u2028b"}\r\n\n{bad\n[1]\n{"prompt": "c"}\n'.encode()
     file.write_bytes(text + b'{"prompt": "caf\xe9"}')
-    numbers, lines = zip(*read_batch(str(file)), strict=True)
+    numbers, lines = zip(*read_batch_lines(str(file)), strict=True)
     assert numbers == (1, 3, 4, 5, 6)
     assert [line for line in lines if isinstance(line, dict)] == [{"prompt": "a\u2028b"}, {"prompt": "c"}]
     assert [str(line) for line in lines if isinstance(line, InputError)] == [
@@ -110,4 +110,4 @@ def test_a_batch_goes_on_after_a_bad_line(tmp_path: Path) -> None:
 
 def test_a_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't read"):
-        list(read_batch(str(tmp_path / "none.jsonl")))
+        list(read_batch_lines(str(tmp_path / "none.jsonl")))

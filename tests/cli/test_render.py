@@ -18,11 +18,11 @@ from interlock.cli.catalog import execute_command
 from interlock.cli.driving import _drive_in_view
 from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import Paint, escape_controls, strip_terminal_codes
-from interlock.cli.render.pending_requests import request_screen_lines
+from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.text_view import TextView
 from interlock.cli.render.views import JsonView, StreamJsonView
 from interlock.engine.client import Client, Options, Outcome, Renderer
-from interlock.engine.client.health import examine_store
+from interlock.engine.client.health import examine_and_repair_store
 from interlock.state import events as e
 from interlock.state.errors import RunError
 
@@ -163,7 +163,7 @@ FAILED = Outcome(
 def _shown(view: Renderer, outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     for event in EVENTS:
         view(event)
-    view.finish(outcome)  # type: ignore[attr-defined]
+    view.show_outcome(outcome)  # type: ignore[attr-defined]
     shown = capsys.readouterr()
     return shown.out, shown.err
 
@@ -194,7 +194,7 @@ def test_text_tells_more_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
 def test_text_of_an_error_says_what_and_how_to_go_on(
     outcome: Outcome, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    TextView().finish(outcome)
+    TextView().show_outcome(outcome)
     assert capsys.readouterr() == ("", f"interlock: {told}")
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_waits_shows_what_why_and_every_command(
     golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = TextView("fix the failing test\nplease")
-    view.finish(WAITING)
+    view.show_outcome(WAITING)
     shown = capsys.readouterr()
     assert shown.out == ""
     golden(GOLDEN / "waiting.txt", shown.err)
@@ -211,7 +211,7 @@ def test_a_run_that_waits_shows_what_why_and_every_command(
 def test_the_answer_is_whole_when_pieces_of_it_were_dropped(capsys: pytest.CaptureFixture[str]) -> None:
     view = TextView()
     view(e.MessageEvent(role="assistant", content="add adds.", delta=True))
-    view.finish(DONE)
+    view.show_outcome(DONE)
     assert capsys.readouterr().out == "Fixed: add adds.\n"
 
 
@@ -227,7 +227,7 @@ def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_ar
     decided: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = TextView(decided=decided)
-    view.finish(WAITING)
+    view.show_outcome(WAITING)
     assert [line for line in capsys.readouterr().err.splitlines() if "kept" in line] == (
         [f"{said} Calls of one batch run when all of them are decided."] if said else []
     )
@@ -238,7 +238,7 @@ def test_once_a_batch_asks_a_question_or_for_a_review_its_decisions_have_been_ap
 ) -> None:
     review = _request(5, tool_name="exit_plan_mode", args={})
     for request in (PENDING[2], review):
-        TextView(decided=("aa11bb22-1.8",)).finish(replace(WAITING, pending=[request]))
+        TextView(decided=("aa11bb22-1.8",)).show_outcome(replace(WAITING, pending=[request]))
         assert "kept" not in capsys.readouterr().err
 
 
@@ -254,7 +254,7 @@ def test_json_is_one_object(
 def test_stream_json_is_one_event_a_line_and_the_result_last(
     golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, err = _shown(StreamJsonView(now=lambda: "2026-01-02T03:04:05.678Z"), DONE, capsys)
+    out, err = _shown(StreamJsonView(timestamp=lambda: "2026-01-02T03:04:05.678Z"), DONE, capsys)
     lines = [json.loads(line) for line in out.splitlines()]
     assert err == ""
     assert all(list(line)[:2] == ["type", "timestamp"] for line in lines)
@@ -268,7 +268,7 @@ def test_stream_json_says_success_waiting_or_error_and_nothing_after_its_result(
 ) -> None:
     for outcome, status in ((DONE, "success"), (WAITING, "waiting"), (FAILED, "error")):
         view = StreamJsonView()
-        view.finish(outcome)
+        view.show_outcome(outcome)
         view(EVENTS[0])
         (line,) = map(json.loads, capsys.readouterr().out.splitlines())
         assert (line["status"], line["exit_code"]) == (status, outcome.exit_code)
@@ -305,10 +305,10 @@ def test_answers_keep_their_letters_but_lose_their_control() -> None:
 def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:
     request = _request(1, preview="--- a\n+++ b\n" + "+x\n" * 500)
     paint = Paint(io.StringIO())
-    cut = list(request_screen_lines("aa11bb22", "t", [request], paint))
+    cut = list(pending_request_lines("aa11bb22", "t", [request], paint))
     assert any("382 more lines, NOT shown here: interlock approvals aa11bb22" in line for line in cut)
     assert (
-        sum(line == "    +x" for line in request_screen_lines("aa11bb22", "t", [request], paint, limit=None))
+        sum(line == "    +x" for line in pending_request_lines("aa11bb22", "t", [request], paint, limit=None))
         == 500
     )
 
@@ -322,7 +322,7 @@ def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all
     ]
     other = _request(31, tool_name="mail", args={}, preview="effect mail of end", **rest)
     lines = list(
-        request_screen_lines("aa11bb22", "t", [*charges[:15], other, *charges[15:]], Paint(io.StringIO()))
+        pending_request_lines("aa11bb22", "t", [*charges[:15], other, *charges[15:]], Paint(io.StringIO()))
     )
     text = "\n".join(lines)
     assert text.count(reason) == 2 and "30 unknown outcomes of charge" in text
@@ -334,7 +334,7 @@ def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all
     assert (
         sum(
             '{"item": ' in one
-            for one in request_screen_lines("a", "t", charges, Paint(io.StringIO()), limit=None)
+            for one in pending_request_lines("a", "t", charges, Paint(io.StringIO()), limit=None)
         )
         == 30
     )
@@ -375,7 +375,7 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     for event in EVENTS:
         view(event)
         view.flush()
-    view.finish(DONE)
+    view.show_outcome(DONE)
     text = terminal.text()
     assert text.count("add adds.") == 1
     assert "turn › call_model" in text
@@ -398,7 +398,7 @@ def test_on_a_terminal_a_bar_stands_while_its_workflow_goes_from_node_to_node(
         for event in events:
             view(event)
         view.flush()
-        view.finish(DONE)
+        view.show_outcome(DONE)
         return terminal.text()
 
     assert "search › chunk · 0 ms · ━━━━━━━━━━────────── indexing 5 of 10 files" in re.sub(
@@ -427,7 +427,7 @@ def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.
         monkeypatch.setenv("NO_COLOR", no_color)
         terminal = _Terminal(monkeypatch)
         view = TextView("fix it")
-        view.finish(WAITING)
+        view.show_outcome(WAITING)
         assert (
             "\x1b[32m+    return a \x1b[0m\x1b[32;7m+\x1b[0m\x1b[32m b\x1b[0m" in terminal.text()
         ) is expected
@@ -444,5 +444,9 @@ def test_on_a_terminal_the_examination_of_the_store_shows_how_far_it_is(
     assert re.search(r"store · .*━ \w+ \d+ of \d+ (rows|runs)", shown)
     assert "pages       ok" in shown.rpartition("\x1b[2K")[2], "the bar is gone when the findings are shown"
     told = list[str]()
-    list(examine_store(made.store.home, lambda progress: told.append(format_progress(progress)[21:])))
+    list(
+        examine_and_repair_store(
+            made.store.home, lambda progress: told.append(format_progress(progress)[21:])
+        )
+    )
     assert told[-2:] == ["comparing 1 of 1 runs", "verifying 1 of 1 runs"]

@@ -165,8 +165,8 @@ def test_a_line_of_ours_keeps_our_colours_and_nobody_elses(monkeypatch: pytest.M
     monkeypatch.setattr(sys.stdout, "write", written.append)
     monkeypatch.setenv("TERM", "xterm")
     paint = Paint(sys.stdout)
-    paint.print(paint(f"x\x1b[8m{NASTY}\nforged", "bold", "red"))
-    paint.print("shown \x1b[1;8mconcealed")
+    paint.print_line(paint(f"x\x1b[8m{NASTY}\nforged", "bold", "red"))
+    paint.print_line("shown \x1b[1;8mconcealed")
     assert written[0].startswith("\x1b[1;31mx\\x1b[8mna\\x1b[2K") and written[0].endswith(
         "\\nforged\x1b[0m\n"
     )

@@ -108,7 +108,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
     store: Store,
 ) -> None:
     """Not where answers are waited for without a `Sync`: then it counts as active, and would keep its locks."""
-    from interlock.fleet.postgres_sessions import connection_string
+    from interlock.fleet.postgres_sessions import build_connection_string
 
     seen = list[str]()
     with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
@@ -123,7 +123,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
             seen.append(stands())
         silence = "select name, setting from pg_settings where name like 'tcp_%' order by name"
         kept = dict(conn.execute(silence).fetchall())
-    with psycopg.connect(connection_string(store.path)) as queues:
+    with psycopg.connect(build_connection_string(store.path)) as queues:
         assert dict(queues.execute(silence).fetchall()) == kept
     assert seen == ["idle in transaction"] * 2
     assert [*kept.values()] == ["3", "5", "2", "8000"], kept

@@ -344,7 +344,7 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:
-    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared())}
+    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared_graph())}
     assert renamed == {*RENAMED}
 
 

@@ -61,7 +61,7 @@ class Desk:
 
     def call(self, tool: str, **args: Any) -> ToolResult:
         """Call a tool as a run does: check, plan if it writes, then run."""
-        problem = self._tools().invalid(CallView(id="c", name=tool, args=args))
+        problem = self._tools().find_call_problem(CallView(id="c", name=tool, args=args))
         return error_result("invalid", problem) if problem else self.run(tool, **args)
 
     def run(self, tool: str, **args: Any) -> ToolResult:
@@ -73,9 +73,9 @@ class Desk:
 
 
 async def _run(tools: BuiltinToolset, call: CallView) -> ToolResult:
-    info = tools.info(call.name)
-    plan = await tools.plan(call) if info is not None and info.effect == "file" else None
+    info = tools.tool_info(call.name)
+    plan = await tools.plan_change(call) if info is not None and info.effect == "file" else None
     if isinstance(plan, ToolResult):
         return plan
     key = CallKey(message="m", index=0)
-    return await tools.run(ToolRun(key=key, call=call, emit=lambda _: None, planned=plan))
+    return await tools.run_call(ToolRun(key=key, call=call, emit=lambda _: None, planned=plan))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.compress_snapshot import Cut, find_cut, kept_messages, opening_length
+from interlock.nodes.compress_snapshot import Cut, find_cut, messages_after_cut, opening_message_count
 from interlock.state.messages import Message, ToolCall, open_calls
 
 OPENING = [
@@ -30,8 +30,8 @@ def answer(call: str, text: str = "x") -> Message:
 
 
 def _dropped(messages: list[Message], cut: Cut) -> list[Message]:
-    first = opening_length(messages)
-    return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.carried]
+    first = opening_message_count(messages)
+    return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.kept_request]
 
 
 @st.composite
@@ -63,8 +63,8 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
     cut = find_cut(messages, preserve)
     if cut is None:
         return
-    first = opening_length(messages)
-    gone, left = _dropped(messages, cut), kept_messages(messages, cut)
+    first = opening_message_count(messages)
+    gone, left = _dropped(messages, cut), messages_after_cut(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
         assert open_calls(part) == []
@@ -85,9 +85,9 @@ def test_no_more_is_kept_than_the_share_a_round_and_the_request(
 ) -> None:
     """Unless nothing after the share can be cut: then the last prompt before it is the first message kept."""
     cut = find_cut(messages, preserve)
-    if cut is None or cut.carried >= 0:
+    if cut is None or cut.kept_request >= 0:
         return
-    body = messages[opening_length(messages) :]
+    body = messages[opening_message_count(messages) :]
     sizes = {id(m): len(m.model_dump_json(exclude_defaults=True)) for m in body}
     before = sum(sizes[id(m)] for m in _dropped(messages, cut))
     if before < sum(sizes.values()) * (1 - preserve):
@@ -103,7 +103,7 @@ def test_the_cut_is_the_first_user_message_after_the_share() -> None:
     spoken = [user("a" * 100), said("b" * 600), user("c"), said("d" * 50), user("e"), said("f" * 200)]
     messages = [*OPENING, *spoken]
     assert find_cut(messages, 0.3) == Cut(6)
-    assert kept_messages(messages, Cut(6)) == messages[6:]
+    assert messages_after_cut(messages, Cut(6)) == messages[6:]
     assert find_cut(messages, 0.45) == Cut(4)
     assert find_cut([*OPENING, user("a"), said("b" * 500)], 0.3) == Cut(4)
 
@@ -115,15 +115,15 @@ def test_in_a_long_task_the_request_is_carried_over_messages_that_begin_none(ori
         rounds = ROUNDS if place is None else [*ROUNDS[:place], told, *ROUNDS[place:]]
         messages = [*OPENING, user("do it"), *rounds]
         cut = find_cut(messages, 0.3)
-        assert cut is not None and cut.carried == 2, place
-        left = kept_messages(messages, cut)
+        assert cut is not None and cut.kept_request == 2, place
+        left = messages_after_cut(messages, cut)
         assert left[0] == messages[2]
         assert place is not None or (left[1].role == "assistant" and 4 <= len(left) - 1 <= 8)
 
 
 def test_a_snapshot_is_never_carried() -> None:
     cut = find_cut([*OPENING, Message(role="user", origin="snapshot", content="s"), *ROUNDS], 0.3)
-    assert cut is not None and cut.carried == -1
+    assert cut is not None and cut.kept_request == -1
 
 
 def test_a_snapshot_alone_is_not_summarised_again() -> None:

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from interlock.nodes.turn_messages import older_outputs
+from interlock.nodes.turn_messages import maskable_output_indices
 from interlock.state.messages import Growing, Message, ToolCall, curate_history, open_calls
 
 
@@ -35,7 +35,7 @@ def test_a_history_is_looked_at_as_if_for_the_first_time() -> None:
             history = [*history[:-1], some_message(random, number)]
         assert curate_history(history, owner) == curate_history(history)
         assert open_calls(history, owner) == open_calls(history)
-        assert older_outputs(history, owner) == older_outputs(history)
+        assert maskable_output_indices(history, owner) == maskable_output_indices(history)
 
 
 def test_only_what_is_new_is_looked_at_and_owners_know_nothing_of_each_other() -> None:

@@ -16,8 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.nodes.loop_check import LoopReplay, check_due, combine_judgement, replay_loop_events
-from interlock.nodes.loop_detectors import RepetitionDetector, append_key, cycle_length, hash_call
+from interlock.nodes.loop_check import LoopReplay, check_due, outcome_of_judgement, replay_loop_events
+from interlock.nodes.loop_detectors import (
+    RepetitionDetector,
+    append_call_key,
+    hash_call,
+    repeated_cycle_length,
+)
 from interlock.nodes.loop_noise import NoiseDetector
 from interlock.nodes.turn_reply import StreamWatch
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
@@ -206,9 +211,9 @@ def test_five_rounds_of_a_cycle_of_up_to_five_calls_are_a_loop_and_not_one_call_
     keys: list[str] = ["other 0"] * 3
     found = length if length < 6 else 0
     for number, key in enumerate(calls, 1):
-        keys = append_key(keys, key)
-        assert cycle_length(keys) == (found if number == len(calls) else 0)
-    assert cycle_length(append_key(keys, calls[0])) == found, (
+        keys = append_call_key(keys, key)
+        assert repeated_cycle_length(keys) == (found if number == len(calls) else 0)
+    assert repeated_cycle_length(append_call_key(keys, calls[0])) == found, (
         "the keys stay: one more call is another detection"
     )
 
@@ -217,9 +222,9 @@ def test_five_rounds_of_a_cycle_of_up_to_five_calls_are_a_loop_and_not_one_call_
 def test_cycles_are_found_as_the_rule_is_written(names: list[str]) -> None:
     keys: list[str] = []
     for at, name in enumerate(names, 1):
-        keys = append_key(keys, name)
+        keys = append_call_key(keys, name)
         said = any(at >= 5 * k and names[at - 5 * k : at] == names[at - k : at] * 5 for k in range(1, 6))
-        assert bool(cycle_length(keys)) is said
+        assert bool(repeated_cycle_length(keys)) is said
 
 
 def test_a_key_holds_the_arguments_in_the_order_given() -> None:
@@ -246,7 +251,7 @@ def test_a_key_holds_the_arguments_in_the_order_given() -> None:
     ],
 )
 def test_what_two_models_mean(judgement: Judgement, loop: bool, interval: int) -> None:
-    assert combine_judgement(judgement, 8) == (loop, interval)
+    assert outcome_of_judgement(judgement, 8) == (loop, interval)
 
 
 def turns(count: int) -> list[LoopEvent]:
@@ -254,12 +259,12 @@ def turns(count: int) -> list[LoopEvent]:
 
 
 def test_a_model_looks_from_turn_30_on_and_then_as_often_as_it_is_sure() -> None:
-    assert not replay_loop_events(turns(29), [], asks=True).due
-    assert replay_loop_events(turns(30), [], asks=True).due
+    assert not replay_loop_events(turns(29), [], stops_at_due_check=True).needs_judgement
+    assert replay_loop_events(turns(30), [], stops_at_due_check=True).needs_judgement
     first_look: list[Judgement] = [{"confidence": 0.2}]
-    found = replay_loop_events(turns(42), first_look, asks=True)
-    assert (found.due, found.interval, found.next_check) == (False, 13, 43)
-    assert replay_loop_events(turns(43), first_look, asks=True).due
+    found = replay_loop_events(turns(42), first_look, stops_at_due_check=True)
+    assert (found.needs_judgement, found.interval, found.next_check) == (False, 13, 43)
+    assert replay_loop_events(turns(43), first_look, stops_at_due_check=True).needs_judgement
 
 
 def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
@@ -267,7 +272,7 @@ def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
 
     def after(second: str) -> LoopReplay:
         prompts = [PromptEvent(type="prompt", prompt_id=p) for p in ("1", second)]
-        return replay_loop_events([prompts[0], *[call] * 4, prompts[1], call], [], asks=False)
+        return replay_loop_events([prompts[0], *[call] * 4, prompts[1], call], [], stops_at_due_check=False)
 
     assert after("1").at_event == 6
     assert after("2").at_event is None

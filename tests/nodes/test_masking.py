@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.turn_messages import mask_output, older_outputs, tokens_freed
+from interlock.nodes.turn_messages import mask_output, maskable_output_indices, tokens_freed
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.text import estimate_tokens
 
@@ -27,7 +27,7 @@ K20 = "x" * 80_000
 
 def test_what_crosses_the_line_is_older() -> None:
     messages = conversation(K20, K20, K20, K20, K20)
-    assert older_outputs(messages) == [3, 5, 7], (
+    assert maskable_output_indices(messages) == [3, 5, 7], (
         "two of the newest are 40,000 tokens, the third crosses 50,000"
     )
     assert 59_000 < tokens_freed(messages, [3, 5, 7]) < 60_000
@@ -37,16 +37,16 @@ def test_an_output_that_nobody_has_seen_stays_however_large() -> None:
     calls = tuple(ToolCall(id=f"b.{i}", name="t", args={}) for i in range(4))
     batch = [Message(role="tool", tool_call_id=c.id, name="t", content=K20) for c in calls]
     messages = [*conversation(K20), Message(role="assistant", tool_calls=calls), *batch]
-    assert older_outputs(messages) == [3]
+    assert maskable_output_indices(messages) == [3]
 
 
 def test_answers_of_people_the_list_of_steps_and_masked_outputs_stay() -> None:
     for tool in ("ask_user", "write_todos", "exit_plan_mode"):
-        assert older_outputs(conversation(K20, K20, K20, K20, tool=tool)) == []
+        assert maskable_output_indices(conversation(K20, K20, K20, K20, tool=tool)) == []
     messages = conversation(K20, K20, K20, K20, K20)
-    for index in older_outputs(messages):
+    for index in maskable_output_indices(messages):
         messages[index] = mask_output(messages[index], "/o/a.txt")
-    assert older_outputs(messages) == []
+    assert maskable_output_indices(messages) == []
 
 
 def test_a_masked_output_names_its_file_and_shows_both_ends_of_a_command_in_lines_and_how_it_ended() -> None:
@@ -65,7 +65,7 @@ def test_a_masked_output_names_its_file_and_shows_both_ends_of_a_command_in_line
 @given(st.lists(st.integers(0, 60_000), max_size=12))
 def test_masking_keeps_every_answer_in_its_place(sizes: list[int]) -> None:
     messages = conversation(*("x" * 4 * size for size in sizes))
-    indices = older_outputs(messages)
+    indices = maskable_output_indices(messages)
     after = [mask_output(m, "/o/a.txt") if i in indices else m for i, m in enumerate(messages)]
     assert open_calls(after) == []
     assert [(m.role, m.tool_call_id, m.name, m.status) for m in after] == [

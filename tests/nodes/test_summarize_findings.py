@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from interlock.nodes.summarize import missing_texts, stack_traces, status_lines, warning_lines
+from interlock.nodes.summarize import stack_traces, status_lines, texts_missing_from, warning_lines
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -82,8 +82,8 @@ def test_warnings_are_lines() -> None:
 
 
 def test_what_is_there_is_not_missing_however_indented() -> None:
-    assert missing_texts([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
-    assert missing_texts([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
+    assert texts_missing_from([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
+    assert texts_missing_from([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
 
 
 def test_how_the_command_ended() -> None:

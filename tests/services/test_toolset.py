@@ -46,7 +46,7 @@ def view(tool: str, /, **args: Any) -> CallView:
 
 
 def once(toolset: BuiltinToolset, call: CallView) -> ToolResult:
-    return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None)))
+    return asyncio.run(toolset.run_call(ToolRun(key=KEY, call=call, emit=lambda _: None)))
 
 
 def test_every_tool_is_named_as_in_the_table_and_runs_or_plans(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_every_tool_is_named_as_in_the_table_and_runs_or_plans(tmp_path: Path) -
         assert tool.risk == "write" if tool.plan else True
         assert tool.description.endswith(".")
     there = {n: replace(TOOLS[n], installed=lambda n=n: n == "glob") for n in ("glob", "browser_action")}
-    assert [d.name for d in build(tmp_path, there).declarations()] == ["glob"]
+    assert [d.name for d in build(tmp_path, there).declare_tools()] == ["glob"]
 
 
 def schemas(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -71,7 +71,7 @@ def schemas(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def test_declarations_are_plain_schemas_with_every_field_described(toolset: BuiltinToolset) -> None:
-    for declaration in toolset.declarations():
+    for declaration in toolset.declare_tools():
         for schema in schemas(declaration.parameters):
             assert not {"$ref", "$defs", "title", "default", "const", "additionalProperties"} & set(schema)
             for name, field in schema.get("properties", {}).items():
@@ -79,7 +79,7 @@ def test_declarations_are_plain_schemas_with_every_field_described(toolset: Buil
 
 
 def test_geminis_client_takes_every_declaration(toolset: BuiltinToolset) -> None:
-    taken = convert_to_genai_function_declarations([d.model_dump() for d in toolset.declarations()])
+    taken = convert_to_genai_function_declarations([d.model_dump() for d in toolset.declare_tools()])
     tool: Any = taken[0] if isinstance(taken, list) else taken
     declared = {f.name: f.parameters.properties for f in tool.function_declarations}
     assert [*declared] == [*TOOLS]
@@ -108,10 +108,10 @@ def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
 
 def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
     toolset = build(tmp_path, {name: tool for name, tool in TOOLS.items() if name != "write_file"})
-    assert toolset.info("write_file") is None
-    assert "write_file" not in [d.name for d in toolset.declarations()]
-    assert toolset.nearest("read_fil")[0] == "read_file"
-    assert len(toolset.nearest("zzz")) == 3
+    assert toolset.tool_info("write_file") is None
+    assert "write_file" not in [d.name for d in toolset.declare_tools()]
+    assert toolset.nearest_tool_names("read_fil")[0] == "read_file"
+    assert len(toolset.nearest_tool_names("zzz")) == 3
     result = once(toolset, view("write_file", file_path="a", content=""))
     assert result.error is not None
     assert result.error["type"] == "tool_not_registered"
@@ -143,23 +143,23 @@ def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
 def test_bad_arguments_are_told_in_one_line(
     toolset: BuiltinToolset, tool: str, args: dict[str, Any], expected: str
 ) -> None:
-    problem = toolset.invalid(view(tool, **args))
+    problem = toolset.find_call_problem(view(tool, **args))
     assert problem is not None
     assert expected in problem
     assert "\n" not in problem
 
 
 def test_good_arguments_have_no_problem(toolset: BuiltinToolset) -> None:
-    assert toolset.invalid(view("read_file", file_path="a", start_line="2")) is None
+    assert toolset.find_call_problem(view("read_file", file_path="a", start_line="2")) is None
     waits = view("list_directory", wait_for_previous=True)
-    assert (toolset.invalid(waits), once(toolset, waits).status) == (None, "success")
+    assert (toolset.find_call_problem(waits), once(toolset, waits).status) == (None, "success")
 
 
 def test_a_summary_is_one_short_line_whatever_the_arguments(toolset: BuiltinToolset) -> None:
-    assert toolset.summary(view("read_file", file_path="a.py", start_line=3)) == "Read a.py, lines 3-"
-    assert toolset.summary(view("read_file")) == "read_file"
-    assert toolset.summary(view("nothing")) == "nothing"
-    long = toolset.summary(
+    assert toolset.summarize_call(view("read_file", file_path="a.py", start_line=3)) == "Read a.py, lines 3-"
+    assert toolset.summarize_call(view("read_file")) == "read_file"
+    assert toolset.summarize_call(view("nothing")) == "nothing"
+    long = toolset.summarize_call(
         view("replace", file_path="a", instruction="x\ny " * 99, old_string="", new_string="")
     )
     assert "\n" not in long
@@ -202,8 +202,8 @@ def test_an_alias_is_the_same_tool_but_not_declared_and_live_output_carries_the_
     heard: list[Event] = []
     loud = Tool("loud", "Loud.", NoArgs, "read", lambda _: "loud", run=run, aliases=("noisy",))
     toolset = build(tmp_path, {"glob": TOOLS["glob"], "loud": loud})
-    info = toolset.info("noisy")
+    info = toolset.tool_info("noisy")
     assert info is not None and info.name == "loud"
-    assert [d.name for d in toolset.declarations()] == ["glob", "loud"]
-    result = asyncio.run(toolset.run(ToolRun(key=KEY, call=view("noisy"), emit=heard.append)))
+    assert [d.name for d in toolset.declare_tools()] == ["glob", "loud"]
+    result = asyncio.run(toolset.run_call(ToolRun(key=KEY, call=view("noisy"), emit=heard.append)))
     assert (result.status, heard) == ("success", [ToolOutput(tool_id="c1", text="hello")])

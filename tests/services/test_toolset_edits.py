@@ -48,23 +48,23 @@ def write(path: str, content: str) -> CallView:
 
 
 def planned(toolset: BuiltinToolset, call: CallView) -> Planned:
-    result = asyncio.run(toolset.plan(call))
+    result = asyncio.run(toolset.plan_change(call))
     assert isinstance(result, Planned)
     return result
 
 
 def refused(root: Path, call: CallView) -> ToolResult:
-    result = asyncio.run(fresh(root).plan(call))
+    result = asyncio.run(fresh(root).plan_change(call))
     assert isinstance(result, ToolResult)
     return result
 
 
 def run(toolset: BuiltinToolset, call: CallView, plan: Planned | None) -> ToolResult:
-    return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None, planned=plan)))
+    return asyncio.run(toolset.run_call(ToolRun(key=KEY, call=call, emit=lambda _: None, planned=plan)))
 
 
 def preview(root: Path, call: CallView, earlier: Sequence[CallView] = ()) -> Preview:
-    return asyncio.run(fresh(root).preview(call, earlier))
+    return asyncio.run(fresh(root).preview_call(call, earlier))
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def test_a_plan_changes_nothing_and_a_run_writes_what_was_planned(root: Path) ->
     hashes = [sha256(b"one\ntwo\n"), sha256(b"one\n2\n")]
     assert ([plan.path, plan.before, plan.after], text(root)) == ([str(root / "a"), *hashes], "one\ntwo\n")
     result = run(toolset, replace("two", "2"), plan)
-    assert toolset.now(plan.path) == plan.after
+    assert toolset.current_digest(plan.path) == plan.after
     assert (result.status, result.content) == ("success", plan.message)
     assert (result.meta["path"], result.meta["diff"], result.meta["summary"]) == ("a", plan.diff, "+1 -1")
     for call in (replace("one", "1"), replace("1\n2", "3")):

@@ -11,13 +11,23 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, quote_reference
+from interlock.cli.session.completion import (
+    CommandOffer,
+    FuzzyNames,
+    SessionCompleter,
+    WorkspaceFiles,
+    quote_reference,
+)
 from interlock.cli.session.input_line import InputHistory, Pastes, SessionInput
 from interlock.services.context.references import find_references
 from interlock.services.files.workspace import FolderWorkspace
 
-OTHER = Offer("what it does")
-COMMANDS = {"model": Offer("what it does", lambda _: ("flash", "pro")), "mode": OTHER, "git:commit": OTHER}
+OTHER = CommandOffer("what it does")
+COMMANDS = {
+    "model": CommandOffer("what it does", lambda _: ("flash", "pro")),
+    "mode": OTHER,
+    "git:commit": OTHER,
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +47,7 @@ def completer(tmp_path_factory: pytest.TempPathFactory) -> SessionCompleter:
         put(root / name, "x")
     tree(root, {".git/": "", ".gitignore": "build/\n", "build/out.py": "x"})
     (root / "out").symlink_to(root.parent)
-    return SessionCompleter(lambda _: COMMANDS, Files(lambda: FolderWorkspace(root)))
+    return SessionCompleter(lambda _: COMMANDS, WorkspaceFiles(lambda: FolderWorkspace(root)))
 
 
 def offered(completer: SessionCompleter, text: str) -> list[str]:
@@ -103,20 +113,22 @@ def test_every_name_with_the_letters_in_their_order_is_found(names: list[str], t
         left = iter(name.lower())
         return all(letter in left for letter in typed.lower())
 
-    assert sorted(Names(names).matching(typed, 100)) == [n for n, name in enumerate(names) if fits(name)]
+    assert sorted(FuzzyNames(names).find_matching(typed, 100)) == [
+        n for n, name in enumerate(names) if fits(name)
+    ]
 
 
 def test_a_paste_of_5000_lines_is_one_mark_and_is_sent_whole() -> None:
     pastes = Pastes()
     text = "\r\n".join(f"line {n}" for n in range(5_000))
-    mark = pastes.fold(text)
+    mark = pastes.fold_paste(text)
     assert mark == "[pasted 5,000 lines #1]"
-    assert pastes.whole(f"why? {mark}!") == f"why? {text.replace(chr(13), '')}!"
-    assert pastes.fold("x" * 2_000) == "[pasted 2,000 characters #2]"
-    assert pastes.fold("a\r\nb") == "a\nb"
-    assert pastes.whole("[pasted 7 lines #9]") == "[pasted 7 lines #9]"
-    assert pastes.mark_before(f"why? {mark}") == mark
-    assert pastes.mark_before(f"why? {mark} ") == ""
+    assert pastes.expand_marks(f"why? {mark}!") == f"why? {text.replace(chr(13), '')}!"
+    assert pastes.fold_paste("x" * 2_000) == "[pasted 2,000 characters #2]"
+    assert pastes.fold_paste("a\r\nb") == "a\nb"
+    assert pastes.expand_marks("[pasted 7 lines #9]") == "[pasted 7 lines #9]"
+    assert pastes.mark_at_end(f"why? {mark}") == mark
+    assert pastes.mark_at_end(f"why? {mark} ") == ""
 
 
 def history(home: Path, workspace: str = "/w") -> InputHistory:
@@ -147,12 +159,12 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
     pastes = Pastes()
     kept = InputHistory(tmp_path, Path("/w"), pastes, str)
     text = "\n".join(map(str, range(50)))
-    kept.append_string(f"{pastes.fold('z' * 3000)} {pastes.fold(text)}")
-    kept.append_string(pastes.fold("y" * 200_000))
+    kept.append_string(f"{pastes.fold_paste('z' * 3000)} {pastes.fold_paste(text)}")
+    kept.append_string(pastes.fold_paste("y" * 200_000))
     again = Pastes()
     (entry,) = InputHistory(tmp_path, Path("/w"), again, str).load_history_strings()
     assert entry == "[pasted 3,000 characters #1] [pasted 50 lines #2]"
-    assert again.whole(entry) == f"{'z' * 3000} {text}"
+    assert again.expand_marks(entry) == f"{'z' * 3000} {text}"
 
 
 def test_a_file_that_grew_too_large_keeps_its_newest_entries(

@@ -61,7 +61,7 @@ def test_typing_filters_arrows_move_enter_takes_escape_leaves(keys: str, value: 
 def test_a_list_is_drawn_within_its_columns() -> None:
     async def draw() -> list[str]:
         picker = Picker("Which of all the runs that there are in this folder?", ROWS, lambda: 40, at=200)
-        return [fragment_list_to_text(part) for part in (picker.heading(), picker.lines())]
+        return [fragment_list_to_text(part) for part in (picker.heading_text(), picker.visible_rows())]
 
     heading, lines = asyncio.run(draw())
     shown = lines.split("\n")
@@ -75,10 +75,10 @@ def test_a_row_whose_text_is_read_after_the_filter_was_typed_is_found() -> None:
         row, read = Row("first prompt"), asyncio.Event()
         picker = Picker("Which?", [row, Row("other")], lambda: 60)
         picker.input.buffer.text = "needle"
-        assert "nothing fits" in fragment_list_to_text(picker.lines())
-        picker.read((row.text.append(text) for text in ("hay", "a needle")), read.set)
+        assert "nothing fits" in fragment_list_to_text(picker.visible_rows())
+        picker.read_texts_in_thread((row.text.append(text) for text in ("hay", "a needle")), read.set)
         async with asyncio.timeout(HANG_S):
-            while "a needle" not in (shown := fragment_list_to_text(picker.lines())):
+            while "a needle" not in (shown := fragment_list_to_text(picker.visible_rows())):
                 read.clear()
                 await read.wait()
         return shown

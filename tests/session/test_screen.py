@@ -10,7 +10,7 @@ from rich.table import Table
 from interlock.cli.session.decision_panel import request_text as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
-from interlock.engine.client.requests import reviewed_plan
+from interlock.engine.client.requests import plan_under_review
 from interlock.state import events as ev
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,11 +35,11 @@ def answer(text: str, size: int = 5) -> Iterable[ev.Event]:
 
 def test_a_paragraph_is_printed_once_when_it_is_over() -> None:
     screen = made(*answer("The first.\n\nThe second"))
-    assert plain(screen.finished()) == ["The first.", ""]
-    assert plain(screen.finished()) == [""]
-    assert "The second" in plain(screen.live(10))
+    assert plain(screen.take_finished()) == ["The first.", ""]
+    assert plain(screen.take_finished()) == [""]
+    assert "The second" in plain(screen.live_text(10))
     screen(ev.Finished(reason="STOP", usage={}, duration_ms=1))
-    assert plain(screen.finished()) == ["", "The second", ""]
+    assert plain(screen.take_finished()) == ["", "The second", ""]
 
 
 ODD = (
@@ -60,14 +60,14 @@ def test_live_lines_fit_the_place_that_they_have() -> None:
     for width in (20, 40, 81):
         screen = made(*answer(text), call, lines, lines, width=width)
         for height in (1, 2, 5, 30):
-            shown = plain(screen.live(height))
+            shown = plain(screen.live_text(height))
             assert len(shown) <= height and max(map(cell_len, shown)) <= width
     for text in ODD:
         screen = made(*answer(text, 4096), width=20)
-        shown = plain(screen.live(5))
+        shown = plain(screen.live_text(5))
         assert len(shown) <= 5 and max(map(cell_len, shown)) <= 20
         screen(ev.Result(status="done", response=text))
-        assert plain(screen.finished())[-1] == ""
+        assert plain(screen.take_finished())[-1] == ""
 
 
 def test_a_bar_stands_while_its_workflow_goes_from_node_to_node() -> None:
@@ -77,9 +77,9 @@ def test_a_bar_stands_while_its_workflow_goes_from_node_to_node() -> None:
     begins = ev.Init(session_id="r", model="m", workflow="main")
     half = ev.Progress(what="indexing", done=5, total=10, unit="files")
     screen = made(begins, at("search", "store"), half, at("search", "chunk"))
-    assert "indexing 5 of 10 files" in screen.live(10)
+    assert "indexing 5 of 10 files" in screen.live_text(10)
     screen(at("turn", "call_model"))
-    assert "indexing" not in screen.live(10)
+    assert "indexing" not in screen.live_text(10)
 
 
 HARMFUL = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eevil\u202c\x00\u200b\r"
@@ -89,8 +89,8 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
     """From any source: the model, tools, files, a person's paste, an error."""
     screen = Screen(60, THEMES["dark"])
     screen.show_prompt(HARMFUL)
-    screen.note(HARMFUL)
-    screen.show(Table(title=HARMFUL))
+    screen.show_note(HARMFUL)
+    screen.show_renderable(Table(title=HARMFUL))
     live = ""
     for event in (
         ev.Init(session_id="r", model="m", workflow="main"),
@@ -110,7 +110,7 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
         ev.HandOver(run=HARMFUL, workflow=HARMFUL),
     ):
         screen(event)
-        live += screen.live(20)
+        live += screen.live_text(20)
     diff = f"--- a/{HARMFUL}\n+++ b/x\n@@ -1 +1 @@\n-{HARMFUL}\n+{HARMFUL}x\n"
     screen(
         ev.ToolResultEvent(
@@ -119,26 +119,26 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
     )
     screen(ev.AgentEnd(agent="a:0", reason=HARMFUL, turns=1, duration_s=1))
     screen(ev.Result(status="failed", error={"type": HARMFUL, "message": HARMFUL}, resume_command=HARMFUL))
-    shown = SGR.sub("", live + screen.finished())
+    shown = SGR.sub("", live + screen.take_finished())
     assert "evil" in shown
     assert not set(shown) & {"\x1b", "\x9b", "\x07", "\x00", "\r", "\u202e", "\u202c", "\u200b"}
 
 
 def test_the_answer_that_came_otherwise_is_shown_once() -> None:
     events = [*answer("Nearly done.")]
-    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).finished()) == [
+    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).take_finished()) == [
         "Nearly done.",
         "",
     ]
     changed = made(*events, ev.Result(status="done", response="A hook said this."))
-    assert plain(changed.finished()) == ["Nearly done.", "", "A hook said this.", ""]
+    assert plain(changed.take_finished()) == ["Nearly done.", "", "A hook said this.", ""]
 
 
 def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_paint() -> None:
     """The session gets only part of a stream that is too fast for it; the final event has all of it."""
     screen = made(*answer("paragraph 0 of"))
     painted: list[str] = []
-    screen.changed = lambda: painted.append(screen.finished())
+    screen.changed = lambda: painted.append(screen.take_finished())
     whole = "\n\n".join(f"paragraph {n} of many" for n in range(1000))
     screen(ev.Result(status="done", response=whole))
     assert sum("paragraph" in text for text in painted) >= 5
@@ -154,8 +154,8 @@ def test_a_diff_that_was_asked_about_stands_once() -> None:
     result = ev.ToolResultEvent(
         tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff
     )
-    assert "  1 + b" in plain(made(result).finished())
-    assert plain(made(asked, result).finished()) == ["✓ Edit f · +1 −1", ""]
+    assert "  1 + b" in plain(made(result).take_finished())
+    assert plain(made(asked, result).take_finished()) == ["✓ Edit f · +1 −1", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
@@ -166,20 +166,20 @@ def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() ->
         ev.ToolUse(tool_name="write_todos", tool_id="1", parameters={"todos": todos}),
         ev.ToolResultEvent(tool_name="write_todos", tool_id="1", status="success"),
     )
-    assert "  ▸ Read" in plain(screen.live(9))
+    assert "  ▸ Read" in plain(screen.live_text(9))
     screen(ev.Result(status="waiting"))
-    screen.end()
-    assert (screen.finished(), screen.live(9)) == ("", "")
+    screen.end_drive()
+    assert (screen.take_finished(), screen.live_text(9)) == ("", "")
     screen(start)
-    assert "  ▸ Read" in plain(screen.live(9))
+    assert "  ▸ Read" in plain(screen.live_text(9))
     screen(ev.Result(status="done"))
-    assert plain(screen.finished()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
+    assert plain(screen.take_finished()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
 
 
 def test_a_paste_of_many_lines_is_folded() -> None:
     screen = made()
     screen.show_prompt("\n".join(f"line {n}" for n in range(5000)))
-    shown = plain(screen.finished())
+    shown = plain(screen.take_finished())
     assert shown[0] == "❯ line 0"
     assert shown[-2:] == ["  … 4,980 more lines", ""]
 
@@ -195,10 +195,10 @@ def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
         "choices": ["proceed_once", "reject"],
     }
     screen = made()
-    screen.markdown(reviewed_plan(request))
-    assert plain(screen.finished()) == ["Fix", "", "1. Change add", ""]
+    screen.show_markdown(plan_under_review(request))
+    assert plain(screen.take_finished()) == ["Fix", "", "1. Change add", ""]
     assert plain(approval(request, "", color=False)) == [
         "exit_plan_mode fix.md   [r-1]",
         "  Why: The plan is ready.",
     ]
-    assert reviewed_plan({**request, "tool_name": "replace"}) == ""
+    assert plan_under_review({**request, "tool_name": "replace"}) == ""

@@ -88,7 +88,7 @@ def test_an_answer_doesnt_depend_on_how_it_was_cut(text: str, places: list[int])
 def test_what_streamed_reads_as_what_came_at_once(text: str) -> None:
     for theme in ("default", "no-color"):
         lines = text.split("\n")
-        whole = plain(page(theme).blocks(parse_blocks(lines), lines))
+        whole = plain(page(theme).layout_blocks(parse_blocks(lines), lines))
         assert plain(fed([*text], theme)) == whole
 
 
@@ -119,7 +119,7 @@ STARTS = ("", "```python\n", "| a | b |\n|---|---|\n", "- ")
 )
 def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in characters parsed or highlighted."""
-    worked, parsed, code = list[int](), markdown.parse_blocks, Page.code
+    worked, parsed, code = list[int](), markdown.parse_blocks, Page.highlight_code
 
     def counted(lines: Sequence[str]) -> Any:
         worked.extend(len(line) + 1 for line in lines)
@@ -131,7 +131,7 @@ def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest
 
     monkeypatch.setattr(markdown, "LIMIT", 1000)
     monkeypatch.setattr(markdown, "parse_blocks", counted)
-    monkeypatch.setattr(Page, "code", highlighted)
+    monkeypatch.setattr(Page, "highlight_code", highlighted)
     stream = MarkdownStream(page())
     text = start + unit * (5_000 // len(unit))
     for at in range(0, len(text), 97):

@@ -34,12 +34,12 @@ def shown(events: Sequence[Event]) -> str:
     out = ""
     for event in events:
         screen(event)
-        out += screen.finished()
-        live = screen.live(8)
+        out += screen.take_finished()
+        live = screen.live_text(8)
         assert live.count("\n") < 8
-    screen.end()
-    assert screen.live(8) == ""
-    return TOOK.sub("", SGR.sub("", out + screen.finished()))
+    screen.end_drive()
+    assert screen.live_text(8) == ""
+    return TOOK.sub("", SGR.sub("", out + screen.take_finished()))
 
 
 def todos(*status: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_a_sub_agent_is_one_line_while_it_works_and_one_when_it_is_over(tmp_path
     screen = Screen(60, THEMES["default"], clock=lambda: 0.0)
     for event in events[:moment]:
         screen(event)
-    live = SGR.sub("", screen.live(10))
+    live = SGR.sub("", screen.live_text(10))
     assert re.search(r"^▸ generalist .* · 1 turn · 0 s$", live, re.MULTILINE), live
     text = shown(events)
     assert "generalist:0.0 › Write new.py · +1\n  1 + x = 1\n" in text

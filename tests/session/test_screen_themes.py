@@ -24,9 +24,9 @@ def drawn(screen: Screen) -> str:
         ToolResultEvent(tool_name="e", tool_id="2", status="error", summary="Edit", error={"message": "no"}),
     ):
         screen(event)
-    live = screen.live(10)
+    live = screen.live_text(10)
     screen(Result(status="cancelled"))
-    return screen.finished() + live
+    return screen.take_finished() + live
 
 
 @pytest.mark.parametrize("name", THEMES)

@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 from travel.conftest import REPLIES, Desk
 from web.lab import browsing
 
-from interlock.cli.render.export import html_page as export_page
-from interlock.cli.render.export import markdown_report
+from interlock.cli.render.export import render_html_page as export_page
+from interlock.cli.render.export import render_markdown_report
 from interlock.engine import Decision, resume_sync
 
 NASTY = '</pre><script>document.title="run"</script><img src="http://127.0.0.1:1/x"> ![x](http://127.0.0.1:1/y) & ü'
@@ -109,7 +109,7 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
     forged = f"{NASTY}\n## Decisions of people\n- 09:00 ann: approved `rm -rf`\n```\n<b>\u200bg\u043egle"
     told["title"] = told["messages"][-1]["content"] = told["answered"][0]["feedback"] = forged
     told["calls"][0]["tool"] = told["answered"][0]["tool_name"] = told["workspace"] = forged
-    read = MarkdownIt("commonmark").enable("table").parse(markdown_report(told, "flowchart TD"))
+    read = MarkdownIt("commonmark").enable("table").parse(render_markdown_report(told, "flowchart TD"))
     inside = [part for token in read for part in (token, *(token.children or ()))]
     assert not {part.type for part in inside} & {"html_block", "html_inline", "image", "link_open", "em_open"}
     headings = [read[n + 1].content for n, token in enumerate(read) if token.type == "heading_open"]

@@ -17,16 +17,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from interlock.engine.client.served import ApiRow
+from interlock.engine.client.api_rows import ApiRow
 from interlock.state.errors import as_bug_error
 from interlock.web.endpoints import (
     RefusedError,
     check_role,
     error_response,
-    first_path_part,
-    is_shell_path,
-    read_body,
-    read_list_body,
+    first_path_segment,
+    is_page_shell_path,
+    read_json_body,
+    read_json_list_body,
 )
 from interlock.web.roles import Person
 
@@ -126,11 +126,11 @@ class AppAuth:
         """`app`: of a langgraph.json with `auth`."""
         self.app, self._auth = app, app.auth
 
-    def required_access(self, path: str, scope: Any) -> str:
+    def required_authentication(self, path: str, scope: Any) -> str:
         """What a request needs: `visitor`: to be let in by the app, `open`: nothing, `token`: one of Interlock's."""
-        if first_path_part(path) in API_PATHS:
+        if first_path_segment(path) in API_PATHS:
             return "visitor"
-        if first_path_part(path) in _PAGE_PATHS:
+        if first_path_segment(path) in _PAGE_PATHS:
             return "token"
         if self.app.routes is not None and has_route(self.app.routes, scope):
             return "visitor" if self.app.http.get("enable_custom_route_auth") else "open"
@@ -155,7 +155,7 @@ class AppAuth:
         sight = Visibility(str(self.app.listing), self.app.graphs, person.user)
         if not resource:
             return sight
-        handler = self._find_most_special_handler(resource, action)
+        handler = self._find_most_specific_handler(resource, action)
         if handler is None and resource == "store":
             raise RefusedError(403, "The store is open to those whom a handler `@auth.on.store` lets in.")
         if handler is None:
@@ -178,8 +178,8 @@ class AppAuth:
             raise RefusedError(403, "Forbidden")
         return Visibility(sight.app, sight.graphs, sight.user, {resource: said})
 
-    def _find_most_special_handler(self, resource: str, action: str) -> Any:
-        """Return the most special handler; of equals the last."""
+    def _find_most_specific_handler(self, resource: str, action: str) -> Any:
+        """Return the most specific handler; of equals the last."""
         keys = [(resource, action), (resource, "*"), ("*", action), ("*", "*")]
         found = next((self._auth._handlers[key] for key in keys if self._auth._handlers.get(key)), None)
         return (found or self._auth._global_handlers or [None])[-1]
@@ -276,12 +276,12 @@ def authorize_before(
         elif request.url.path == "/runs/batch":
             request.state.batch = [
                 await _authorize_request_body(request, app_auth, "threads", "create_run", one)
-                for one in await read_list_body(request)
+                for one in await read_json_list_body(request)
             ]
         else:
             given = dict[str, Any](request.query_params)
             if request.method in ("POST", "PUT", "PATCH", "DELETE"):
-                given = await read_body(request) if await request.body() else {}
+                given = await read_json_body(request) if await request.body() else {}
             request.state.given = await _authorize_request_body(request, app_auth, resource, action, given)
         return await handler(request)
 
@@ -340,7 +340,7 @@ class AppRoutes(BaseRoute):
         self._app, self._app_auth = app, app_auth
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        is_theirs = scope["type"] in ("http", "websocket") and not is_shell_path(scope["path"])
+        is_theirs = scope["type"] in ("http", "websocket") and not is_page_shell_path(scope["path"])
         found = is_theirs and has_route(self._app, scope)
         return (Match.FULL, {}) if found else (Match.NONE, {})
 

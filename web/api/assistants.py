@@ -10,7 +10,7 @@ from pydantic import PydanticUserError, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.engine.client import PIPELINES, Client, served
+from interlock.engine.client import PIPELINES, Client, api_rows
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
@@ -22,13 +22,13 @@ from interlock.web.api.payloads import (
     matches_filter,
     paginate,
     parse_uuid,
-    read_object,
-    read_strings,
+    read_object_field,
+    read_string_list_field,
     select_fields,
 )
 from interlock.web.api.prompt_dialect import dialect_of_workflow
 from interlock.web.api.threads import Threads
-from interlock.web.endpoints import RefusedError, read_body
+from interlock.web.endpoints import RefusedError, read_json_body
 
 _EDITABLE_FIELDS = ("graph_id", "config", "context", "metadata", "name", "description")
 
@@ -44,26 +44,28 @@ class Assistants:
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, summary: str) -> served.ApiRow:
+    def _system_assistant(self, graph: str, summary: str) -> api_rows.ApiRow:
         kept = {
             "graph_id": graph,
             "name": graph,
             "description": summary or None,
             "metadata": {"created_by": "system"},
         }
-        return served.ApiRow(
+        return api_rows.ApiRow(
             assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
         )
 
-    def list_visible_assistants(self) -> list[served.ApiRow]:
+    def list_visible_assistants(self) -> list[api_rows.ApiRow]:
         """Return the assistants that a request sees, the newest first."""
         system = [
             self._system_assistant(graph, about) for graph, about in self._visible_graph_summaries().items()
         ]
-        made = [one for one in served.list_api_rows(self.home, "assistant") if is_visible("assistants", one)]
+        made = [
+            one for one in api_rows.list_api_rows(self.home, "assistant") if is_visible("assistants", one)
+        ]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, id_or_graph: object) -> served.ApiRow:
+    def find_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
         text = str(id_or_graph)
         try:
@@ -75,26 +77,26 @@ class Assistants:
             raise RefusedError(
                 422, f"Invalid assistant: {text[:80]!r}. Must be one of: {', '.join(sorted(graphs))}"
             ) from None
-        if (found := served.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
+        if (found := api_rows.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
             return found
         for graph, about in self._visible_graph_summaries().items():
             if assistant_id_of_workflow(graph) == wanted:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def require_assistant(self, id_or_graph: object) -> served.ApiRow:
+    def require_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant of a run. Raises `RefusedError`."""
         if not id_or_graph:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
         return self.find_assistant(id_or_graph)
 
-    def assistant_json(self, assistant: served.ApiRow) -> dict[str, Any]:
+    def assistant_json(self, assistant: api_rows.ApiRow) -> dict[str, Any]:
         return {
             "assistant_id": assistant.id,
             "graph_id": assistant.body["graph_id"],
-            "config": read_object(assistant.body, "config"),
-            "context": read_object(assistant.body, "context"),
-            "metadata": read_object(assistant.body, "metadata"),
+            "config": read_object_field(assistant.body, "config"),
+            "context": read_object_field(assistant.body, "context"),
+            "metadata": read_object_field(assistant.body, "metadata"),
             "name": assistant.body.get("name"),
             "created_at": iso_time(assistant.at),
             "updated_at": iso_time(assistant.body.get("updated", assistant.at)),
@@ -107,7 +109,7 @@ class Assistants:
     async def get_assistant(self, request: Request) -> Response:
         return json_response(self.assistant_json(self._assistant_from_path(request)))
 
-    def _assistant_from_path(self, request: Request) -> served.ApiRow:
+    def _assistant_from_path(self, request: Request) -> api_rows.ApiRow:
         name = request.path_params["assistant"]
         try:
             UUID(name)
@@ -120,19 +122,19 @@ class Assistants:
                 return found
         raise NotFoundError(f"Assistant {name} not found")
 
-    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[served.ApiRow]:
+    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[api_rows.ApiRow]:
         graph, name = body.get("graph_id"), str(body.get("name") or "").lower()
         return [
             one
             for one in self.list_visible_assistants()
             if graph in (None, "", one.body["graph_id"])
             and name in str(one.body.get("name") or "").lower()
-            and matches_filter(read_object(body, "metadata"), one.body.get("metadata"))
+            and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
         ]
 
     def search_assistants(self, request: Request) -> Response:
         given = request.state.given
-        fields = frozenset(read_strings(given, "select"))
+        fields = frozenset(read_string_list_field(given, "select"))
         found = self._list_matching_assistants(given)
         by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
         found.sort(
@@ -144,10 +146,10 @@ class Assistants:
         )
 
     async def count_assistants(self, request: Request) -> Response:
-        return json_response(len(self._list_matching_assistants(await read_body(request))))
+        return json_response(len(self._list_matching_assistants(await read_json_body(request))))
 
     async def create_assistant(self, request: Request) -> Response:
-        given = await read_body(request)
+        given = await read_json_body(request)
         graph = str(given.get("graph_id"))
         if graph not in (graphs := self._visible_graph_summaries()):
             raise NotFoundError(f"Graph {graph!r} not found. Expected one of {', '.join(sorted(graphs))}.")
@@ -163,11 +165,11 @@ class Assistants:
             **ownership_fields(),
         }
         kept["versions"] = [{**kept, "at": time.time()}]
-        return json_response(self.assistant_json(served.serve(self.home, "assistant", name, kept)))
+        return json_response(self.assistant_json(api_rows.serve(self.home, "assistant", name, kept)))
 
-    def _require_editable_assistant(self, request: Request) -> served.ApiRow:
+    def _require_editable_assistant(self, request: Request) -> api_rows.ApiRow:
         found = self._assistant_from_path(request)
-        if served.served(self.home, "assistant", found.id) is None:
+        if api_rows.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
             raise RefusedError(
                 409, f"The assistant of workflow {name!r} can't be changed: make another of its graph."
@@ -175,8 +177,8 @@ class Assistants:
         return found
 
     async def update_assistant(self, request: Request) -> Response:
-        found, given = self._require_editable_assistant(request), await read_body(request)
-        metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
+        metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
         given |= derive_config_and_context(given)
         changed = {key: given[key] for key in _EDITABLE_FIELDS if given.get(key) is not None} | {
             "metadata": metadata
@@ -184,7 +186,7 @@ class Assistants:
         version = max(one["version"] for one in found.body["versions"]) + 1
         kept = {**{key: found.body.get(key) for key in _EDITABLE_FIELDS}, **changed, "version": version}
         versions = [{**kept, "at": time.time()}, *found.body["versions"]]
-        served.change(
+        api_rows.change(
             self.home, "assistant", found.id, {**kept, "versions": versions, "updated": time.time()}
         )
         return json_response(self.assistant_json(self.find_assistant(found.id)))
@@ -192,42 +194,42 @@ class Assistants:
     async def delete_assistant(self, request: Request) -> Response:
         name = self._require_editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
-            await self._threads.remove_matching({"assistant_id": name})
-        served.remove_api_row(self.home, "assistant", name)
+            await self._threads.remove_matching_threads({"assistant_id": name})
+        api_rows.remove_api_row(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def list_versions(self, request: Request) -> Response:
-        found, given = self._assistant_from_path(request), await read_body(request)
+        found, given = self._assistant_from_path(request), await read_json_body(request)
         shown = [
             {
-                **self.assistant_json(served.ApiRow(found.id, "", "", one, found.at)),
+                **self.assistant_json(api_rows.ApiRow(found.id, "", "", one, found.at)),
                 "created_at": iso_time(one.get("at", found.at)),
             }
             for one in found.body["versions"]
-            if matches_filter(read_object(given, "metadata"), one.get("metadata"))
+            if matches_filter(read_object_field(given, "metadata"), one.get("metadata"))
         ]
         return json_response(
             [{k: v for k, v in one.items() if k != "updated_at"} for one in paginate(given, shown)[0]]
         )
 
     async def set_latest_version(self, request: Request) -> Response:
-        found, given = self._require_editable_assistant(request), await read_body(request)
+        found, given = self._require_editable_assistant(request), await read_json_body(request)
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
-        served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
+        api_rows.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
-    def _compile_assistant_graph(self, assistant: served.ApiRow) -> tuple[Pipeline, Any]:
+    def _compile_assistant_graph(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        config: dict[str, Any] = {"configurable": {}, **read_object(assistant.body, "config")}
-        found = self.client.workflow(assistant.body["graph_id"]).configured(config)
+        config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
+        found = self.client.load_workflow(assistant.body["graph_id"]).with_config(config)
         return found, found.compile()
 
     def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
         workflow, graph = self._compile_assistant_graph(one)
-        found = _graph_schemas(graph)
+        found = _graph_json_schemas(graph)
         kinds = dialect_of_workflow(workflow).schemas(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
         return json_response({"graph_id": one.body["graph_id"], **found})
@@ -249,10 +251,10 @@ class Assistants:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
         found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
-        return json_response({name: _graph_schemas(graph) for name, graph in found})
+        return json_response({name: _graph_json_schemas(graph) for name, graph in found})
 
 
-def _graph_schemas(graph: Any) -> dict[str, Any]:
+def _graph_json_schemas(graph: Any) -> dict[str, Any]:
     return {
         "input_schema": _schema_or_none(graph.get_input_jsonschema),
         "output_schema": _schema_or_none(graph.get_output_jsonschema),
@@ -279,8 +281,8 @@ def _schema_or_none(build_schema: Any) -> Any:
 
 def derive_config_and_context(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
-    config, context = read_object(body, "config"), read_object(body, "context")
-    known = read_object(config, "configurable")
+    config, context = read_object_field(body, "config"), read_object_field(body, "context")
+    known = read_object_field(config, "configurable")
     if context and known:
         raise RefusedError(400, "Cannot specify both configurable and context. Prefer setting context alone.")
     if context:

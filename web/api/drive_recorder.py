@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client import Client, Options, Outcome, Renderer, rate_limits, served, threads
+from interlock.engine.client import Client, Options, Outcome, Renderer, api_rows, fleet, threads
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.program_drive import ProgramCall, drive_call
 from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
@@ -21,42 +21,42 @@ from interlock.web.api.prompt_dialect import answer_schema, request_payload
 _CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
 
 
-def stream_file(home: Path, drive: str) -> Path:
+def stream_file_path(home: Path, drive: str) -> Path:
     return home / "live" / f"{drive}.stream"
 
 
-class Recorder:
+class DriveRecorder:
     def __init__(self, call: ProgramCall, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
         self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
         self.failed: Exception | None = None
         self._lock = threading.Lock()
-        self._file = stream_file(options.home, call.row.id).open("ab", buffering=0)
+        self._file = stream_file_path(options.home, call.row.id).open("ab", buffering=0)
         self._said: dict[str, Any] = {}
         self._message = 0
 
-    def write(self, event: str, data: Any) -> None:
+    def write_event(self, event: str, data: Any) -> None:
         with self._lock:
             self._file.write(event.encode() + b"\t" + dump_json(data) + b"\n")
 
-    def fail(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """What a graph raised counts by its own name; what an input lacks, in our words."""
         cause = None if isinstance(error, UserError) else error.__cause__
         error = self.failed or (cause if isinstance(cause, Exception) else error)
         self.failed = error
-        self.write("error", _error_fields(error))
+        self.write_event("error", _error_fields(error))
 
     def note_failure(self, error: Exception) -> None:
         self.failed = error
 
     def take_event(self, event: Any) -> None:
-        self.write("events", event)
+        self.write_event("events", event)
 
     def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
         params = self._call.dialect.shaped_interrupts(event["params"], self._interrupt_json)
-        params["data"] = self._shape_data(params["data"], given)
+        params["data"] = self._shape_for_program(params["data"], given)
         for made in to_protocol_events(event["method"], to_json_types(params), told):
-            self.write("protocol", made)
+            self.write_event("protocol", made)
 
     def take_part(self, part: Any, given: Any) -> list[Any]:
         """Write a part of the stream, if it was asked for; return what a node wrote to it."""
@@ -65,21 +65,21 @@ class Recorder:
         if mode == "messages":
             self._write_message(place, data)
         elif mode in self._modes:
-            self.write(f"{mode}{place}", self._part_payload(mode, data, given))
+            self.write_event(f"{mode}{place}", self._stream_part_payload(mode, data, given))
         return [data] if mode == "custom" else []
 
-    def _part_payload(self, mode: str, data: Any, given: Any) -> Any:
+    def _stream_part_payload(self, mode: str, data: Any, stream_arguments: Any) -> Any:
         if mode == "checkpoints":
             return self._checkpoint_payload(data)
         if mode == "debug":
             return self._debug_payload(data) if data["type"] == "checkpoint" else data
-        return self._shape_data(data, given)
+        return self._shape_for_program(data, stream_arguments)
 
-    def _write_message(self, place: str, data: Any) -> None:
+    def _write_message(self, namespace_suffix: str, data: Any) -> None:
         message: Any = data[0]
         about, name = {**data[1], "thread_id": self._call.row.thread}, str(message.id)
         if "messages-tuple" in self._modes:
-            self.write(f"messages{place}", [message, about])
+            self.write_event(f"messages{namespace_suffix}", [message, about])
             return
         from langchain_core.messages import BaseMessageChunk, message_chunk_to_message
 
@@ -87,22 +87,24 @@ class Recorder:
             self._said[name] += message
         else:
             self._said[name] = message
-            self.write("messages/metadata", {message.id: {"metadata": about}})
+            self.write_event("messages/metadata", {message.id: {"metadata": about}})
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
-        self.write(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
+        self.write_event(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
 
-    def _shape_data(self, data: Any, given: Any) -> Any:
-        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._interrupt_json)
+    def _shape_for_program(self, data: Any, stream_arguments: Any) -> Any:
+        return self._call.dialect.shaped(
+            data, lambda: stream_arguments["context"].transcript, self._interrupt_json
+        )
 
     def _checkpoint_payload(self, payload: Any) -> Any:
         places = {name: self._with_thread_id(payload.get(name)) for name in ("config", "parent_config")}
         return {**payload, **places}
 
-    def _debug_payload(self, data: Any) -> Any:
-        payload = self._checkpoint_payload(data["payload"])
+    def _debug_payload(self, event: Any) -> Any:
+        payload = self._checkpoint_payload(event["payload"])
         places = {name: checkpoint_address(payload[of]) for name, of in _CHECKPOINTS.items()}
         tasks = [self._task_payload(task) for task in payload["tasks"]]
-        return {**data, "payload": {**payload, **places, "tasks": tasks}}
+        return {**event, "payload": {**payload, **places, "tasks": tasks}}
 
     def _task_payload(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task, with the place of the graph inside as `checkpoint`."""
@@ -130,15 +132,15 @@ class Recorder:
             name = f"{self._call.row.id}-{self._message}"
             chunk = {"type": "AIMessageChunk", "content": event.content, "id": name}
             if event.delta:
-                self.write("messages", [chunk, {"langgraph_node": "turn", **self._call.metadata}])
+                self.write_event("messages", [chunk, {"langgraph_node": "turn", **self._call.metadata}])
             else:
                 self._message += 1
         elif "custom" in self._modes:
-            self.write("custom", event.model_dump(mode="json"))
+            self.write_event("custom", event.model_dump(mode="json"))
 
-    def close(self, status: str) -> None:
+    def end_and_close(self, status: str) -> None:
         if status != "pending":
-            self.write("end", {"status": status})
+            self.write_event("end", {"status": status})
         self._file.close()
 
 
@@ -150,7 +152,9 @@ def interrupt_json(
     schema = getattr(interrupt, "response_schema", None)
     if with_schema or schema is not None:
         made["response_schema"] = schema
-    if isinstance(interrupt.value, str) and (found := threads.find_request(options, run, interrupt.value)):
+    if isinstance(interrupt.value, str) and (
+        found := threads.find_request_of_interrupt(options, run, interrupt.value)
+    ):
         name, request = found
         made["value"] = request_payload(name, request)
         made["response_schema"] = answer_schema(request)
@@ -168,56 +172,58 @@ def checkpoint_address(config: Any) -> dict[str, Any] | None:
 
 def create_stream_file(home: Path, drive: str) -> None:
     """Make the file of a drive that is to come, with its first event."""
-    path = stream_file(home, drive)
+    path = stream_file_path(home, drive)
     path.parent.mkdir(exist_ok=True, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(b"metadata\t" + dump_json({"run_id": drive, "attempt": 1}) + b"\n")
 
 
-def count_protocol_numbers(record: Path) -> int:
+def count_protocol_event_numbers(stream: Path) -> int:
     """How many numbers a drive takes among its thread's events by the second protocol, which begins and ends it."""
-    return record.read_bytes().count(b"\nprotocol\t") + 2
+    return stream.read_bytes().count(b"\nprotocol\t") + 2
 
 
 def end_stream_file(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
     """End the file of a drive whose process couldn't."""
-    with stream_file(home, drive).open("ab") as file:
+    with stream_file_path(home, drive).open("ab") as file:
         file.write((b"error\t" + dump_json(error) + b"\n" if error else b"") + b"end\t{}\n")
 
 
 async def drive_and_record(
-    options: Options, run: str, workflow: str, call: ProgramCall, live: Renderer
+    options: Options, run: str, workflow: str, call: ProgramCall, live_renderer: Renderer
 ) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
     home, name = options.home, call.row.id
-    options = rate_limits.with_fleet_limits(options) if is_on_server(home) else options
+    options = fleet.with_fleet_limits(options) if is_on_server(home) else options
     client = Client(options)
-    served.change(home, "drive", name, {"begun": True})
-    recorder = Recorder(call, options, run)
+    api_rows.change(home, "drive", name, {"begun": True})
+    recorder = DriveRecorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     try:
         given = call.dialect.input_of(call.asked["input"])
-        renderers = [live, *call.dialect.renderers(recorder.write_workflow_event)]
+        renderers = [live_renderer, *call.dialect.renderers(recorder.write_workflow_event)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
-        status = _drive_status(outcome)
-        if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, run)):
+        status = _drive_status_of_outcome(outcome)
+        if outcome.status in ("budget", "timeout") and (
+            wait := fleet.record_and_read_limit_stop(options, run)
+        ):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:
-                recorder.fail(InterlockError(wait.why))
+                recorder.record_failure(InterlockError(wait.why))
         elif outcome.status == "failed":
-            recorder.fail(InterlockError((outcome.error or {}).get("message", "It failed.")))
+            recorder.record_failure(InterlockError((outcome.error or {}).get("message", "It failed.")))
     except Exception as error:
-        recorder.fail(error if isinstance(error, InterlockError) else as_bug_error(error))
+        recorder.record_failure(error if isinstance(error, InterlockError) else as_bug_error(error))
         raise
     finally:
-        served.change(
+        api_rows.change(
             home, "drive", name, {"status": status, "error": _error_fields(recorder.failed), **waits}
         )
-        recorder.close(status)
+        recorder.end_and_close(status)
 
 
-def _drive_status(outcome: Outcome) -> str:
+def _drive_status_of_outcome(outcome: Outcome) -> str:
     ends = {"failed": "error", "cancelled": "interrupted", "timeout": "timeout", "lost": "error"}
     return ends.get(outcome.status, "success")
 

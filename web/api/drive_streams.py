@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from interlock.web.api.drive_recorder import stream_file
+from interlock.web.api.drive_recorder import stream_file_path
 from interlock.web.api.payloads import dump_json
 
 _LOOK_S, BEAT_S = 0.02, 5.0
@@ -21,29 +21,31 @@ PATIENCE_S = 30.0
 """A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
 
 
-class Piece(NamedTuple):
+class EventPiece(NamedTuple):
     """A part of one event of a drive's stream, which may be larger than what is held for a reader."""
 
     number: int
     event: str
     data: bytes
-    first: bool
-    last: bool
+    is_first: bool
+    is_last: bool
 
 
-async def follow_pieces(
-    home: Path, drive: str, alive: Callable[[], bool], after: int = -1, live: bool = False
-) -> AsyncGenerator[Piece | None]:
-    """A drive's events after a number, until it has ended; None: nothing for a while. `live`: later ones only."""
-    path, number, silent = stream_file(home, drive), -1, 0.0
+async def follow_event_pieces(
+    home: Path, drive: str, is_unfinished: Callable[[], bool], after_number: int = -1, only_new: bool = False
+) -> AsyncGenerator[EventPiece | None]:
+    """A drive's events after a number, until it has ended; None: nothing for a while. `only_new`: later ones only."""
+    path, number, silent = stream_file_path(home, drive), -1, 0.0
     event, head = "", b""
     if not path.exists():
         return
     with path.open("rb") as file:
-        if live and (there := _seek_last_event(file)) > 1:  # with its first event alone, nothing was missed
-            number = after = there - 1
+        if (
+            only_new and (there := _count_events_and_seek_end(file)) > 1
+        ):  # with its first event alone, nothing was missed
+            number = after_number = there - 1
         while True:
-            lasts = alive()
+            lasts = is_unfinished()
             if not (data := file.read(_READ_BYTES)):
                 if not lasts:
                     return
@@ -64,12 +66,12 @@ async def follow_pieces(
                     event, head, number = name.decode(), b"", number + 1
                 if event == "end":
                     return
-                if number > after:
-                    yield Piece(number, event, part, first, last)
+                if number > after_number:
+                    yield EventPiece(number, event, part, first, last)
                 event = "" if last else event
 
 
-def _seek_last_event(file: BinaryIO) -> int:
+def _count_events_and_seek_end(file: BinaryIO) -> int:
     """Return how many events a file has; leaves it after the last whole one, or at its start if there is only one."""
     found = place = end = 0
     while data := file.read(_READ_BYTES):
@@ -80,16 +82,16 @@ def _seek_last_event(file: BinaryIO) -> int:
     return found
 
 
-async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Piece | None]:
+async def join_event_pieces(pieces: AsyncIterator[EventPiece | None]) -> AsyncGenerator[EventPiece | None]:
     """Events as a whole, each in one piece."""
     held: list[bytes] = []
-    async for piece in found:
+    async for piece in pieces:
         if piece is None:
             yield None
             continue
         held.append(piece.data)
-        if piece.last:
-            yield piece._replace(data=b"".join(held), first=True)
+        if piece.is_last:
+            yield piece._replace(data=b"".join(held), is_first=True)
             held = []
 
 
@@ -102,23 +104,26 @@ def _format_sse_event_trailer(id: str) -> bytes:
 
 
 async def encode_sse(
-    found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool, no_errors: bool = False
+    pieces: AsyncIterator[EventPiece | None],
+    modes: frozenset[str],
+    with_ids: bool,
+    without_errors: bool = False,
 ) -> AsyncIterator[bytes]:
     """The events of some modes, as server-sent events; and errors, which end a stream."""
-    always = () if no_errors else ("error",)
-    async for piece in found:
+    always = () if without_errors else ("error",)
+    async for piece in pieces:
         if piece is None:
             yield b": heartbeat\r\n\r\n"
         elif not modes or piece.event in always or re.split(r"[|/]", piece.event)[0] in modes:
-            before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
+            before = f"event: {piece.event}\r\ndata: ".encode() if piece.is_first else b""
             yield (
                 before
                 + piece.data
-                + (_format_sse_event_trailer(str(piece.number) if numbered else "") if piece.last else b"")
+                + (_format_sse_event_trailer(str(piece.number) if with_ids else "") if piece.is_last else b"")
             )
 
 
-def read_last_event_id(request: Request) -> tuple[int, bool]:
+def read_resume_position(request: Request) -> tuple[int, bool]:
     """Return the number after which a reader goes on, and whether it wants only what is still to come."""
     given = request.headers.get("last-event-id", "")
     if given in ("-1", "-"):
@@ -131,20 +136,20 @@ class EventStreamResponse(StreamingResponse):
 
     def __init__(
         self,
-        found: AsyncIterator[bytes],
+        chunks: AsyncIterator[bytes],
         headers: Mapping[str, str] | None = None,
-        gone: Callable[[], Awaitable[None]] | None = None,
-        kind: str = "text/event-stream",
-        patience: float | None = None,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
+        content_type: str = "text/event-stream",
+        patience_s: float | None = None,
     ) -> None:
         more = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
-        super().__init__(found, headers=more, media_type=kind)
-        self._found, self._gone, self._patience = found, gone, patience
+        super().__init__(chunks, headers=more, media_type=content_type)
+        self._found, self._gone, self._patience = chunks, on_disconnect, patience_s
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         ended = False
 
-        async def bounded(message: Any) -> None:
+        async def send_within_patience(message: Any) -> None:
             nonlocal ended
             try:
                 async with asyncio.timeout(self._patience or PATIENCE_S):
@@ -156,7 +161,7 @@ class EventStreamResponse(StreamingResponse):
 
         try:
             async with aclosing(cast(Any, self._found)):
-                await super().__call__(scope, receive, bounded)
+                await super().__call__(scope, receive, send_within_patience)
         except ClientDisconnect:
             pass
         finally:
@@ -164,13 +169,13 @@ class EventStreamResponse(StreamingResponse):
                 await self._gone()
 
 
-async def read_final_values(found: AsyncIterator[Piece | None]) -> Any:
+async def read_final_values_or_error(events: AsyncIterator[EventPiece | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
     failed: Any = None
     asking: Any = None
     asked: dict[str, Any] = {}
-    async for line in found:
+    async for line in events:
         if line is None or line.event not in ("error", "values", "updates"):
             continue
         data = json.loads(line.data)
@@ -186,7 +191,7 @@ async def read_final_values(found: AsyncIterator[Piece | None]) -> Any:
     return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
 
 
-async def send_spaces_until_done(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+async def stream_spaces_until_result(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
     """JSON that takes its time: spaces before it keep the connection open."""
     task = asyncio.ensure_future(work)
     try:

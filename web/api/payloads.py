@@ -23,8 +23,8 @@ _GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 class NotFoundError(RefusedError):
     """What was named isn't there."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(404, what)
+    def __init__(self, detail: str) -> None:
+        super().__init__(404, detail)
 
 
 def thread_id_of_run(run: str) -> str:
@@ -37,17 +37,17 @@ def assistant_id_of_workflow(workflow: str) -> str:
     return str(uuid5(_GRAPHS, workflow))
 
 
-def parse_uuid(text: object, what: str, status: int = 422) -> str:
+def parse_uuid(text: object, kind: str, status: int = 422) -> str:
     """Return a UUID in its usual form. Raises `RefusedError`."""
     try:
         return str(UUID(str(text)))
     except ValueError:
-        raise RefusedError(status, f"Invalid {what} ID: must be a UUID") from None
+        raise RefusedError(status, f"Invalid {kind} ID: must be a UUID") from None
 
 
-def iso_time(at: float) -> str:
+def iso_time(unix_time: float) -> str:
     """Return a Unix time as programs read it."""
-    return datetime.fromtimestamp(at, UTC).isoformat()
+    return datetime.fromtimestamp(unix_time, UTC).isoformat()
 
 
 def dump_json(value: Any) -> bytes:
@@ -63,21 +63,21 @@ def to_json_types(value: Any) -> Any:
     return orjson.loads(dump_json(value))
 
 
-def _to_jsonable(given: object) -> Any:
-    value = cast(Any, given)
-    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(given, type):
+def _to_jsonable(unknown: object) -> Any:
+    value = cast(Any, unknown)
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(unknown, type):
         return dump()
-    if isinstance(given, BaseException):
+    if isinstance(unknown, BaseException):
         return {"error": type(value).__name__, "message": str(value)}
-    if isinstance(given, tuple | set | frozenset):
+    if isinstance(unknown, tuple | set | frozenset):
         return [*value]
-    if isinstance(given, Decimal):
-        return float(given)
-    if isinstance(given, timedelta):
-        return given.total_seconds()
-    if isinstance(given, bytes):
-        return base64.b64encode(given).decode()
-    if hasattr(given, "node") and hasattr(value, "arg"):  # a `Send`
+    if isinstance(unknown, Decimal):
+        return float(unknown)
+    if isinstance(unknown, timedelta):
+        return unknown.total_seconds()
+    if isinstance(unknown, bytes):
+        return base64.b64encode(unknown).decode()
+    if hasattr(unknown, "node") and hasattr(value, "arg"):  # a `Send`
         return {"node": value.node, "arg": value.arg}
     return str(value)
 
@@ -86,10 +86,10 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(dump_json(value), status, headers, "application/json")
 
 
-def paginate(given: Mapping[str, Any], found: list[Any]) -> tuple[list[Any], dict[str, str]]:
+def paginate(body: Mapping[str, Any], rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
     """Return the rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
-    return found[offset : offset + limit], pagination_headers(limit, offset, len(found))
+    limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
+    return rows[offset : offset + limit], pagination_headers(limit, offset, len(rows))
 
 
 def pagination_headers(limit: int, offset: int, total: int) -> dict[str, str]:
@@ -98,46 +98,46 @@ def pagination_headers(limit: int, offset: int, total: int) -> dict[str, str]:
     return {"x-pagination-total": str(total), **more}
 
 
-def read_limit(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
+def read_limit(body: Mapping[str, Any], default: int, maximum: int = 1000) -> int:
     """Return how many rows were asked for. Raises `RefusedError`."""
-    limit = read_whole_number(given, "limit", default)
-    if not 1 <= limit <= most:
-        raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
+    limit = read_whole_number(body, "limit", default)
+    if not 1 <= limit <= maximum:
+        raise RefusedError(422, f"limit must be 1 to {maximum}, not {limit}.")
     return limit
 
 
-def read_whole_number(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> int:
+def read_whole_number(body: Mapping[str, Any], name: str, default: int, minimum: int = 0) -> int:
     """Return a whole number. Raises `RefusedError`."""
-    value = given.get(name)
+    value = body.get(name)
     value = default if value in (None, "") else value
     if isinstance(value, str) and value.removeprefix("-").isdecimal():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
         raise RefusedError(422, f"{name} must be a whole number, not {value!r}.")
     return value
 
 
-def read_object(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def read_object_field(source: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a JSON object in another; empty: there is none. Raises `RefusedError`."""
-    found: Any = given.get(name)
+    found: Any = source.get(name)
     if found is not None and not isinstance(found, dict):
         raise RefusedError(422, f"`{name}` must be a JSON object, not {found!r}.")
     return {**cast("dict[str, Any]", found or {})}
 
 
-def read_strings(given: Mapping[str, Any], name: str) -> list[str]:
+def read_string_list_field(source: Mapping[str, Any], name: str) -> list[str]:
     """Return a list of texts, or one; empty: there is none. Raises `RefusedError`."""
-    found: Any = given.get(name) or []
+    found: Any = source.get(name) or []
     several = cast("list[Any]", [found] if isinstance(found, str) else found)
     if not isinstance(found, list | str) or not all(isinstance(one, str) for one in several):
         raise RefusedError(422, f"`{name}` must be a list of strings, not {found!r}.")
     return several
 
 
-def check_allowed_values(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> None:
+def check_allowed_values(body: Mapping[str, Any], allowed: Mapping[str, tuple[str, ...]]) -> None:
     """Raise `RefusedError` for a field that is none of the values that it may have; a list holds some."""
-    for name, expected in choices.items():
-        found: Any = given.get(name, expected[0])
+    for name, expected in allowed.items():
+        found: Any = body.get(name, expected[0])
         several = cast("list[Any]", found) if isinstance(found, list) else [found]
         if wrong := [one for one in several if one not in expected]:
             raise RefusedError(
@@ -145,35 +145,35 @@ def check_allowed_values(given: Mapping[str, Any], choices: Mapping[str, tuple[s
             )
 
 
-def read_selected_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> frozenset[str]:
+def read_selected_fields(body: Mapping[str, Any], allowed: tuple[str, ...]) -> frozenset[str]:
     """Return the fields that are wanted of each row; empty: all. Raises `RefusedError`."""
-    if isinstance(given.get("select"), str):
+    if isinstance(body.get("select"), str):
         raise RefusedError(422, "`select` must be a list of strings.")
-    check_allowed_values({"select": read_strings(given, "select")}, {"select": known})
-    return frozenset(read_strings(given, "select"))
+    check_allowed_values({"select": read_string_list_field(body, "select")}, {"select": allowed})
+    return frozenset(read_string_list_field(body, "select"))
 
 
 def select_fields(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key in fields} if fields else row
 
 
-def value_at_path(value: Any, path: str) -> Any:
+def value_at_path(source: Any, path: str) -> Any:
     """Return what stands at a path such as `values.messages[-1].content`; None: nothing."""
     for key, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
         if place:
-            held = cast("list[Any]", value) if isinstance(value, list) else []
-            value = held[int(place)] if -len(held) <= int(place) < len(held) else None
+            held = cast("list[Any]", source) if isinstance(source, list) else []
+            source = held[int(place)] if -len(held) <= int(place) < len(held) else None
         else:
-            value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
-    return value
+            source = cast("dict[str, Any]", source).get(key) if isinstance(source, dict) else None
+    return source
 
 
-def matches_filter(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
+def matches_filter(wanted: Mapping[str, Any] | None, actual: Mapping[str, Any] | None) -> bool:
     """Return whether all that is wanted is there, also deeper in it."""
     for key, value in (wanted or {}).items():
-        if key not in (there or {}):
+        if key not in (actual or {}):
             return False
-        own = (there or {})[key]
+        own = (actual or {})[key]
         if isinstance(value, dict) and isinstance(own, dict):
             if not matches_filter(cast("dict[str, Any]", value), cast("dict[str, Any]", own)):
                 return False

@@ -83,7 +83,7 @@ class PromptDialect(Dialect):
         renderers: Sequence[Renderer],
     ) -> Outcome:
         text = str(given.get(self.prompt_field) or "").strip() if given else ""
-        return await client.go_on(run, text or None, renderers=renderers, instead=True)
+        return await client.resume(run, text or None, renderers=renderers, replace_unfinished=True)
 
 
 def dialect_of_workflow(workflow: Pipeline) -> Dialect:
@@ -91,17 +91,17 @@ def dialect_of_workflow(workflow: Pipeline) -> Dialect:
     return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
 
 
-def to_langchain_messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
+def to_langchain_messages(records: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
     """Return what a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
-    ours = [(name, one) for name, one in found if one.role != "system" and one.origin in (None, "person")]
+    ours = [(name, one) for name, one in records if one.role != "system" and one.origin in (None, "person")]
     return [_to_langchain_message(name, one) for name, one in ours]
 
 
-def _to_langchain_message(name: str, message: Message) -> dict[str, Any]:
+def _to_langchain_message(record_id: str, message: Message) -> dict[str, Any]:
     kinds = {"user": "human", "assistant": "ai", "tool": "tool", "system": "system"}
     made: dict[str, Any] = {
         "type": kinds.get(message.role, message.role),
-        "id": name,
+        "id": record_id,
         "content": message.text,
         "additional_kwargs": {},
         "response_metadata": {},
@@ -120,10 +120,10 @@ def _to_langchain_message(name: str, message: Message) -> dict[str, Any]:
     return made
 
 
-def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
+def request_payload(request_id: str, request: ApprovalRequest) -> dict[str, Any]:
     """Return what a request asks, readable by people and programs."""
     return {
-        "request": name,
+        "request": request_id,
         "kind": request.kind,
         "question": f"{request.call.name} {brief_arguments(request.call.args)}".strip(),
         "tool": request.call.name,
@@ -165,9 +165,9 @@ def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     return {"type": "object", "properties": fields, **either, "additionalProperties": False}
 
 
-def last_prompt_text(given: Mapping[str, Any]) -> str:
+def last_prompt_text(graph_input: Mapping[str, Any]) -> str:
     """Return the text of what a person said last, in an input that has messages."""
-    found: Any = given.get("messages")
+    found: Any = graph_input.get("messages")
     last = cast(Any, found[-1] if isinstance(found, list) and found else found)
     content: Any = cast("dict[str, Any]", last).get("content") if isinstance(last, dict) else last
     if isinstance(content, list):

@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from interlock.engine.client import served, threads
+from interlock.engine.client import api_rows, threads
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
-from interlock.web.api.drive_recorder import stream_file
-from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object
+from interlock.web.api.drive_recorder import stream_file_path
+from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object_field
 from interlock.web.api.runs import Runs
-from interlock.web.endpoints import RefusedError, check_role, forbid_user_code, read_body
+from interlock.web.endpoints import RefusedError, check_role, read_json_body, restrict_user_code
 from interlock.web.roles import Person, required_role
 
 _ENDS = {"success": "completed"}
@@ -32,48 +32,48 @@ class ProtocolCommands:
     """Answers the protocol's two routes."""
 
     def __init__(self, runs: Runs) -> None:
-        self.runs, self.lanes = runs, runs.lanes
-        self.about, self.home = runs.about, runs.lanes.home
+        self.runs, self.queues = runs, runs.queues
+        self.threads, self.home = runs.threads, runs.queues.home
 
     async def handle_command(self, request: Request) -> Response:
         try:
-            given = await read_body(request)
+            given = await read_json_body(request)
         except RefusedError as error:
-            return json_response(error_json(None, CommandError("invalid_argument", str(error))), 400)
+            return json_response(command_error_json(None, CommandError("invalid_argument", str(error))), 400)
         name, method = given.get("id"), given.get("method")
         if not isinstance(name, int) or not isinstance(method, str):
             wrong = CommandError(
                 "invalid_argument", "Protocol commands must include an integer id and string method."
             )
-            return json_response(error_json(name, wrong), 400)
+            return json_response(command_error_json(name, wrong), 400)
         return json_response(
             await self.execute_command(request.path_params["thread"], given, request.state.person)
         )
 
     async def execute_command(
-        self, thread_id: str, given: Mapping[str, Any], person: Person
+        self, thread_id: str, command: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         """Do what a command says; returns its response. Raises `RefusedError` (403) for a role that may not."""
-        name = given["id"]
+        name = command["id"]
         try:
-            params = read_object(given, "params")
-            params |= {"metadata": given["metadata"]} if "metadata" in given else {}
-            found = await self._dispatch(thread_id, given["method"], params, person)
+            params = read_object_field(command, "params")
+            params |= {"metadata": command["metadata"]} if "metadata" in command else {}
+            found = await self._dispatch_command(thread_id, command["method"], params, person)
         except InterlockError as error:
             if isinstance(error, RefusedError) and error.status == 403:
                 raise
-            return error_json(name, error)
+            return command_error_json(name, error)
         return {"type": "success", "id": name, "result": found, "meta": _META}
 
-    async def _dispatch(
+    async def _dispatch_command(
         self, thread_id: str, method: str, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         if method == "run.start":
             return await self._start_drive(thread_id, params, person)
         if method == "input.respond":
-            return await self._answer_interrupts(self.about.find_thread(thread_id), params, person)
+            return await self._answer_interrupts(self.threads.find_thread(thread_id), params, person)
         if method == "agent.getTree":
-            status = self.about.thread_status(self.about.find_thread(thread_id), None)
+            status = self.threads.thread_status(self.threads.find_thread(thread_id), None)
             if status != "busy":
                 raise CommandError("no_such_run", "No active run is bound to this thread.")
             return {"tree": {"namespace": [], "status": status, "children": []}}
@@ -82,8 +82,8 @@ class ProtocolCommands:
     async def _start_drive(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
-        thread = self.runs.thread_for_drive(thread_id, {"if_not_exists": "create"})
-        at = read_object(read_object(params, "config"), "configurable").get("checkpoint_id")
+        thread = self.runs.find_or_make_thread(thread_id, {"if_not_exists": "create"})
+        at = read_object_field(read_object_field(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
         given = {
             **_DRIVE_DEFAULTS,
@@ -91,13 +91,13 @@ class ProtocolCommands:
             "multitask_strategy": strategy or "enqueue",
             "checkpoint_id": at,
         }
-        waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
+        waits = threads.list_waiting(self.threads.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
-        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)).id}
+        return {"run_id": (await self.queues.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: served.ApiRow, params: Mapping[str, Any], person: Person
+        self, thread: api_rows.ApiRow, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -105,15 +105,15 @@ class ProtocolCommands:
             raise CommandError("invalid_argument", f"Interrupt {repeated[0]} is answered more than once.")
         answers = {name: one.get("response") for name, one in zip(names, several, strict=True)}
         for _ in range(100):  # a program hears of an interrupt before its drive has ended
-            if self.about.thread_status(thread, None) != "busy":
+            if self.threads.thread_status(thread, None) != "busy":
                 break
             await asyncio.sleep(_LOOK_S)
-        thread = self.about.find_thread(thread.id)
-        waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
+        thread = self.threads.find_thread(thread.id)
+        waits = threads.list_waiting(self.threads.options, thread.run) if thread.run else []
         known = {one.interrupt for one in waits}
         if unknown := [name for name in answers if name not in known]:
             raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
-        drives = self.about.list_drives(thread.id)
+        drives = self.threads.list_drives(thread.id)
         if not drives:
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         more = {key: params[key] for key in ("update", "goto") if params.get(key) is not None}
@@ -122,37 +122,39 @@ class ProtocolCommands:
             "assistant_id": drives[0].body["assistant_id"],
             "command": {"resume": answers, **more},
         }
-        await self.lanes.enqueue_drive(given, thread, person, is_protocol=True)
+        await self.queues.enqueue_drive(given, thread, person, is_protocol=True)
         return {}
 
     async def stream_events(self, request: Request) -> Response:
-        given = await read_body(request)
-        if wrong := channels_problem(given.get("channels")):
+        given = await read_json_body(request)
+        if wrong := _describe_channels_problem(given.get("channels")):
             raise RefusedError(400, wrong)
         return drive_streams.EventStreamResponse(
-            self._encode_events(self.about.find_thread(request.path_params["thread"]).id, given)
+            self._encode_subscribed_events(self.threads.find_thread(request.path_params["thread"]).id, given)
         )
 
-    async def _encode_events(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    async def _encode_subscribed_events(
+        self, thread: str, subscription: Mapping[str, Any]
+    ) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
-        async for made in self.follow_thread(thread):
+        async for made in self.follow_thread_events(thread):
             if made is None:
                 yield b": heartbeat\r\n\r\n"
-            elif event_protocol.is_subscribed(given, made):
+            elif event_protocol.is_event_subscribed(subscription, made):
                 yield drive_streams.format_sse(made["method"], dump_json(made), str(made["seq"]))
 
-    async def follow_thread(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
+    async def follow_thread_events(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
         """All events of a thread's drives by this protocol, from the first one; then live. None: nothing for now."""
         number, beat = 0, 0.0
         seen: set[str] = set()
         while True:
-            there = [one for one in reversed(self.about.list_drives(thread)) if one.id not in seen]
+            there = [one for one in reversed(self.threads.list_drives(thread)) if one.id not in seen]
             for drive in (one for one in there if one.body["kwargs"]["protocol"]):
-                if not stream_file(self.home, drive.id).exists():
+                if not stream_file_path(self.home, drive.id).exists():
                     number += drive.body.get("events", 0)
                     continue
                 place = 0
-                async for made in self._follow_drive(drive):
+                async for made in self._follow_drive_events(drive):
                     if made is None:
                         yield None
                         continue
@@ -165,14 +167,14 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive(self, drive: served.ApiRow) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive_events(self, drive: api_rows.ApiRow) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
-        yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
+        yield event_protocol.build_protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
-        found = drive_streams.follow_pieces(
-            self.home, drive.id, lambda: self.lanes.is_drive_unfinished(drive.id)
+        found = drive_streams.follow_event_pieces(
+            self.home, drive.id, lambda: self.queues.is_drive_unfinished(drive.id)
         )
-        async for line in drive_streams.join_pieces(found):
+        async for line in drive_streams.join_event_pieces(found):
             if line is None:
                 yield None
             elif line.event == "protocol":
@@ -180,19 +182,19 @@ class ProtocolCommands:
                 yield made
                 if made["method"] == "input.requested" and not asks:
                     asks = True
-                    yield event_protocol.protocol_event(
+                    yield event_protocol.build_protocol_event(
                         "lifecycle", {"event": "interrupted", "graph_name": graph}
                     )
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
-        while self.lanes.is_drive_unfinished(drive.id):
+        while self.queues.is_drive_unfinished(drive.id):
             await asyncio.sleep(_LOOK_S)
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if asks and not failed:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")
         more = {"error": failed} if failed else {}
-        yield event_protocol.protocol_event("lifecycle", {"event": ended, "graph_name": graph, **more})
+        yield event_protocol.build_protocol_event("lifecycle", {"event": ended, "graph_name": graph, **more})
 
 
 class CommandError(RefusedError):
@@ -203,17 +205,17 @@ class CommandError(RefusedError):
         self.code = code
 
 
-def error_json(command: object, error: InterlockError) -> dict[str, Any]:
-    """Return the answer to a command that failed; `command`: its id."""
+def command_error_json(command_id: object, error: InterlockError) -> dict[str, Any]:
+    """Return the answer to a command that failed; `command_id`: its id."""
     code = error.code if isinstance(error, CommandError) else "unknown_error"
-    return {"type": "error", "id": command, "error": code, "message": str(error)}
+    return {"type": "error", "id": command_id, "error": code, "message": str(error)}
 
 
-def channels_problem(found: object) -> str:
+def _describe_channels_problem(requested: object) -> str:
     """Return what is wrong with the channels of a subscription; empty: nothing."""
-    if not isinstance(found, list) or not found:
+    if not isinstance(requested, list) or not requested:
         return "channels is required and must be a non-empty array"
-    channels = cast("list[Any]", found)
+    channels = cast("list[Any]", requested)
     wrong = [
         one for one in channels if not str(one).startswith("custom:") and one not in event_protocol.CHANNELS
     ]
@@ -231,20 +233,20 @@ _DRIVE_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-async def serve_socket(commands: ProtocolCommands, visitors: AppAuth | None, socket: WebSocket) -> None:
+async def serve_event_socket(commands: ProtocolCommands, app_auth: AppAuth | None, socket: WebSocket) -> None:
     """Until the client is gone, or takes nothing for too long."""
     person: Person = socket.state.person
     try:
         thread = parse_uuid(socket.path_params["thread"], "thread")
-        VISIBILITY.set(await authorize_thread_action(visitors, person, "read", {"thread_id": thread}))
-        if visitors:
-            commands.about.find_thread(thread)
+        VISIBILITY.set(await authorize_thread_action(app_auth, person, "read", {"thread_id": thread}))
+        if app_auth:
+            commands.threads.find_thread(thread)
     except RefusedError as error:
         await socket.close(1008, str(error))
         return
-    forbid_user_code(person)
+    restrict_user_code(person)
     await socket.accept()
-    talk = _SocketSession(commands, socket, thread, person, visitors)
+    talk = _SocketSession(commands, socket, thread, person, app_auth)
     tasks = [asyncio.ensure_future(work) for work in (talk.send_events(), talk.receive_commands())]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
@@ -263,10 +265,10 @@ class _SocketSession:
         socket: WebSocket,
         thread: str,
         person: Person,
-        visitors: AppAuth | None,
+        app_auth: AppAuth | None,
     ) -> None:
         self._commands, self._socket, self._thread, self._person = commands, socket, thread, person
-        self._visitors = visitors
+        self._app_auth = app_auth
         self._wanted: dict[str, Mapping[str, Any]] = {}
         """Subscription → its channels and the like."""
         self._told = 0
@@ -279,13 +281,13 @@ class _SocketSession:
 
     async def send_events(self) -> None:
         """Send the events that some subscription wants."""
-        async with aclosing(cast(Any, self._commands.follow_thread(self._thread))) as found:
+        async with aclosing(cast(Any, self._commands.follow_thread_events(self._thread))) as found:
             async for made in found:
                 if made is None:
                     continue
                 async with self._lock:
                     self._told = made["seq"]
-                    if any(event_protocol.is_subscribed(one, made) for one in self._wanted.values()):
+                    if any(event_protocol.is_event_subscribed(one, made) for one in self._wanted.values()):
                         await self._send(made)
 
     async def receive_commands(self) -> None:
@@ -297,66 +299,68 @@ class _SocketSession:
                 found = None
             given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
             if isinstance(given.get("id"), int) and isinstance(given.get("method"), str):
-                await self._answer_command(given)
+                await self._execute_and_answer(given)
                 continue
             message = "Protocol commands must be JSON with an integer id and string method."
-            await self._send_answer(error_json(given.get("id"), CommandError("invalid_argument", message)))
+            await self._send_under_lock(
+                command_error_json(given.get("id"), CommandError("invalid_argument", message))
+            )
 
-    async def _send_answer(self, data: Mapping[str, Any]) -> None:
+    async def _send_under_lock(self, data: Mapping[str, Any]) -> None:
         async with self._lock:
             await self._send(data)
 
-    async def _send_success(self, name: int, result: Mapping[str, Any]) -> None:
-        await self._send_answer({"type": "success", "id": name, "result": result, "meta": _META})
+    async def _send_success(self, command_id: int, result: Mapping[str, Any]) -> None:
+        await self._send_under_lock({"type": "success", "id": command_id, "result": result, "meta": _META})
 
-    async def _answer_command(self, given: dict[str, Any]) -> None:
-        method: str = given["method"]
+    async def _execute_and_answer(self, command: dict[str, Any]) -> None:
+        method: str = command["method"]
         try:
             if method in ("subscription.subscribe", "subscription.reconnect"):
-                await self._add_subscription(given["id"], read_object(given, "params"))
+                await self._add_subscription(command["id"], read_object_field(command, "params"))
             elif method == "subscription.unsubscribe":
-                name = str(read_object(given, "params").get("subscription_id"))
+                name = str(read_object_field(command, "params").get("subscription_id"))
                 if self._wanted.pop(name, None) is None:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
-                await self._send_success(given["id"], {})
+                await self._send_success(command["id"], {})
             else:
                 check_role(self._person, required_role("decide"))
                 value: dict[str, Any] = {
-                    **read_object(given, "params"),
+                    **read_object_field(command, "params"),
                     "thread_id": self._thread,
                     "metadata": {},
                 }
                 VISIBILITY.set(
-                    await authorize_thread_action(self._visitors, self._person, "create_run", value)
+                    await authorize_thread_action(self._app_auth, self._person, "create_run", value)
                 )
-                given |= {"metadata": value["metadata"]} if value["metadata"] else {}
-                await self._send_answer(
-                    await self._commands.execute_command(self._thread, given, self._person)
+                command |= {"metadata": value["metadata"]} if value["metadata"] else {}
+                await self._send_under_lock(
+                    await self._commands.execute_command(self._thread, command, self._person)
                 )
         except RefusedError as error:
-            await self._send_answer(error_json(given["id"], error))
+            await self._send_under_lock(command_error_json(command["id"], error))
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._send_answer(error_json(given["id"], as_bug_error(error)))
+            await self._send_under_lock(command_error_json(command["id"], as_bug_error(error)))
 
-    async def _add_subscription(self, name: int, params: dict[str, Any]) -> None:
+    async def _add_subscription(self, command_id: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""
-        if wrong := channels_problem(params.get("channels")):
+        if wrong := _describe_channels_problem(params.get("channels")):
             raise CommandError("invalid_argument", wrong)
         key = str(params.get("subscription_id") or uuid4())
-        await self._send_success(name, {"subscription_id": key})
+        await self._send_success(command_id, {"subscription_id": key})
         async with self._lock:
             others = [*self._wanted.values()]
             self._wanted[key] = params
             if not self._told:
                 return
-            async with aclosing(cast(Any, self._commands.follow_thread(self._thread))) as found:
+            async with aclosing(cast(Any, self._commands.follow_thread_events(self._thread))) as found:
                 async for made in found:
                     if made is None:
                         continue
-                    if event_protocol.is_subscribed(params, made) and not any(
-                        event_protocol.is_subscribed(o, made) for o in others
+                    if event_protocol.is_event_subscribed(params, made) and not any(
+                        event_protocol.is_event_subscribed(o, made) for o in others
                     ):
                         await self._send(made)
                     if made["seq"] >= self._told:

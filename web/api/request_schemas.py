@@ -7,40 +7,48 @@ from typing import Any
 from starlette.requests import Request
 
 from interlock.engine.client.program_drive import NATIVE
-from interlock.web.endpoints import RefusedError, read_body, read_list_body
+from interlock.web.endpoints import RefusedError, read_json_body, read_json_list_body
 
 _Schema = Mapping[str, Any]
 
 
-def _named_schema(words: str, **schema: Any) -> _Schema:
+def _described_schema(description: str, **schema: Any) -> _Schema:
     """Return a JSON schema, with the words that finish “… must be”."""
-    return {"title": words, **schema}
+    return {"title": description, **schema}
 
 
 def _enum_schema(*values: str) -> _Schema:
-    return _named_schema(f"one of {', '.join(values)}", enum=[*values])
+    return _described_schema(f"one of {', '.join(values)}", enum=[*values])
 
 
 def _enum_list_schema(*values: str) -> _Schema:
-    return _named_schema(f"a list of some of {', '.join(values)}", type="array", items={"enum": [*values]})
+    return _described_schema(
+        f"a list of some of {', '.join(values)}", type="array", items={"enum": [*values]}
+    )
 
 
-def _any_of_schema(words: str, *kinds: _Schema) -> _Schema:
-    return _named_schema(words, anyOf=[*kinds])
+def _any_of_schema(description: str, *alternatives: _Schema) -> _Schema:
+    return _described_schema(description, anyOf=[*alternatives])
 
 
-def _nullable_schema(kind: _Schema) -> _Schema:
-    return _any_of_schema(kind["title"], kind, {"type": "null"})
+def _nullable_schema(schema: _Schema) -> _Schema:
+    return _any_of_schema(schema["title"], schema, {"type": "null"})
 
 
-_TEXT, _FLAG = _named_schema("a string", type="string"), _named_schema("true or false", type="boolean")
-_OBJECT = _named_schema("a JSON object", type="object")
-_TEXTS = _named_schema("a list of strings", type="array", items={"type": "string"})
-_WHOLE, _NUMBER = _named_schema("a whole number", type="integer"), _named_schema("a number", type="number")
-_LIMIT = _named_schema("a whole number from 1 to 1000", type="integer", minimum=1, maximum=1000)
-_FROM_0 = _named_schema("a whole number from 0", type="integer", minimum=0)
+_TEXT, _FLAG = (
+    _described_schema("a string", type="string"),
+    _described_schema("true or false", type="boolean"),
+)
+_OBJECT = _described_schema("a JSON object", type="object")
+_TEXTS = _described_schema("a list of strings", type="array", items={"type": "string"})
+_WHOLE, _NUMBER = (
+    _described_schema("a whole number", type="integer"),
+    _described_schema("a number", type="number"),
+)
+_LIMIT = _described_schema("a whole number from 1 to 1000", type="integer", minimum=1, maximum=1000)
+_FROM_0 = _described_schema("a whole number from 0", type="integer", minimum=0)
 _ORDER = _enum_schema("asc", "desc")
-_PLACE = _named_schema(
+_PLACE = _described_schema(
     "a checkpoint: an object with `checkpoint_id` and `checkpoint_ns`",
     type="object",
     properties={
@@ -48,18 +56,18 @@ _PLACE = _named_schema(
         "checkpoint_map": _OBJECT,
     },
 )
-_TTL = _named_schema(
+_TTL = _described_schema(
     "an object with `ttl`, in minutes, and `strategy`: delete or keep_latest",
     type="object",
     properties={"ttl": _NUMBER, "strategy": _enum_schema("delete", "keep_latest")},
 )
-_CONFIG = _named_schema(
+_CONFIG = _described_schema(
     "an object; `tags` a list of strings, `recursion_limit` a whole number, `configurable` an object",
     type="object",
     properties={"tags": _TEXTS, "recursion_limit": _WHOLE, "configurable": _OBJECT},
 )
-_SEND = _named_schema("", type="object", required=["node"], properties={"node": _TEXT})
-_COMMAND = _named_schema(
+_SEND = _described_schema("", type="object", required=["node"], properties={"node": _TEXT})
+_COMMAND = _described_schema(
     "an object; `goto` a node, an object with `node` and `input`, or a list of them; `update` an object or a list",
     type="object",
     properties={
@@ -96,7 +104,7 @@ _RUN: Mapping[str, _Schema] = {
     "metadata": _OBJECT,
     "config": _CONFIG,
     "context": _OBJECT,
-    "webhook": _named_schema("an address", type="string", minLength=1),
+    "webhook": _described_schema("an address", type="string", minLength=1),
     "interrupt_before": _NODES,
     "interrupt_after": _NODES,
     "stream_mode": _MODES,
@@ -139,7 +147,7 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
             "metadata": _OBJECT,
             "if_exists": _enum_schema("raise", "do_nothing"),
             "ttl": _TTL,
-            "supersteps": _named_schema("a list", type="array"),
+            "supersteps": _described_schema("a list", type="array"),
         },
         (),
     ),
@@ -205,38 +213,38 @@ _WHY = {"assistant_id": ": the id of an assistant, or a workflow's name"}
 
 
 def validate_body_before(
-    answer: Callable[[Request], Awaitable[Any]], kind: str
+    handler: Callable[[Request], Awaitable[Any]], body_kind: str
 ) -> Callable[[Request], Awaitable[Any]]:
     """Return an endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
-    if kind == "-":
-        return answer
+    if body_kind == "-":
+        return handler
 
     async def endpoint(request: Request) -> Any:
-        if kind == "runs":
-            several = await read_list_body(request)
+        if body_kind == "runs":
+            several = await read_json_list_body(request)
             if not several:
                 raise RefusedError(422, "`body` must be a JSON array with at least one run.")
             for one in several:
-                _validate_fields(kind, one)
+                _validate_fields(body_kind, one)
         else:
-            request.state.given = await read_body(request)
-            _validate_fields(kind, request.state.given)
-        return await answer(request)
+            request.state.given = await read_json_body(request)
+            _validate_fields(body_kind, request.state.given)
+        return await handler(request)
 
     return endpoint
 
 
-def _validate_fields(kind: str, given: Mapping[str, Any]) -> None:
-    fields, needed = _BODIES[kind]
-    if missing := [name for name in needed if name not in given]:
+def _validate_fields(body_kind: str, body: Mapping[str, Any]) -> None:
+    fields, needed = _BODIES[body_kind]
+    if missing := [name for name in needed if name not in body]:
         raise RefusedError(422, f"{missing[0]} is required{_WHY.get(missing[0], '')}.")
-    if wrong := [str(error.absolute_path[0]) for error in _schema_validator(kind).iter_errors(given)]:
+    if wrong := [str(error.absolute_path[0]) for error in _schema_validator(body_kind).iter_errors(body)]:
         name = min(wrong)
-        raise RefusedError(422, f"`{name}` must be {fields[name]['title']}, not {given[name]!r}.")
+        raise RefusedError(422, f"`{name}` must be {fields[name]['title']}, not {body[name]!r}.")
 
 
 @cache
-def _schema_validator(kind: str) -> Any:
+def _schema_validator(body_kind: str) -> Any:
     from jsonschema import Draft202012Validator  # deferred: the first request that is checked waits for it
 
-    return Draft202012Validator({"type": "object", "properties": {**_BODIES[kind][0]}})
+    return Draft202012Validator({"type": "object", "properties": {**_BODIES[body_kind][0]}})

@@ -15,7 +15,7 @@ from interlock.web.api.app_auth import AppAuth, authorize_before
 from interlock.web.api.assistants import Assistants
 from interlock.web.api.drive_queues import DriveQueues
 from interlock.web.api.payloads import json_response
-from interlock.web.api.protocol_commands import ProtocolCommands, serve_socket
+from interlock.web.api.protocol_commands import ProtocolCommands, serve_event_socket
 from interlock.web.api.request_schemas import validate_body_before
 from interlock.web.api.runs import Runs
 from interlock.web.api.store_items import StoreItems
@@ -82,17 +82,17 @@ POST   /store/namespaces                        view   items.list_namespaces    
 
 
 def build_api_routes(
-    client: Client, app: Any = None, visitors: AppAuth | None = None
+    client: Client, app: Any = None, app_auth: AppAuth | None = None
 ) -> tuple[list[BaseRoute], Callable[[], None]]:
     """Return the API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
 
-    `app`: what a langgraph.json asks of a server (`ListedApp`); it may close some. `visitors`: lets programs in
+    `app`: what a langgraph.json asks of a server (`ListedApp`); it may close some. `app_auth`: lets programs in
     instead of tokens.
     """
     threads = Threads(client)
     assistants = Assistants(client, threads)
-    lanes = DriveQueues(threads, assistants)
-    runs = Runs(lanes)
+    queues = DriveQueues(threads, assistants)
+    runs = Runs(queues)
     commands = ProtocolCommands(runs)
     owners = {
         "server": _ServerInfo(),
@@ -102,14 +102,16 @@ def build_api_routes(
         "commands": commands,
         "items": StoreItems(client),
     }
-    socket = WebSocketRoute("/threads/{thread}/stream/events", partial(serve_socket, commands, visitors))
-    made = build_routes(TABLE, owners, wrap=partial(_wrap_handler, visitors=visitors))
+    socket = WebSocketRoute(
+        "/threads/{thread}/stream/events", partial(serve_event_socket, commands, app_auth)
+    )
+    made = build_routes(TABLE, owners, wrap=partial(_validate_and_authorize_before, app_auth=app_auth))
     closed = tuple(path for name, path in _CLOSED.items() if app and app.http.get(name))
-    return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume_earlier
+    return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume_abandoned_runs
 
 
-def _wrap_handler(answer: Any, needs: str, kind: str, visitors: AppAuth | None) -> Any:
-    return validate_body_before(authorize_before(answer, needs, visitors), kind)
+def _validate_and_authorize_before(handler: Any, needs: str, body_kind: str, app_auth: AppAuth | None) -> Any:
+    return validate_body_before(authorize_before(handler, needs, app_auth), body_kind)
 
 
 _CLOSED = {

@@ -8,28 +8,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.engine.client import Client, threads
-from interlock.web.api.payloads import json_response, read_object, read_strings, read_whole_number
-from interlock.web.endpoints import RefusedError, read_body
+from interlock.web.api.payloads import (
+    json_response,
+    read_object_field,
+    read_string_list_field,
+    read_whole_number,
+)
+from interlock.web.endpoints import RefusedError, read_json_body
 
 
 class StoreItems:
     def __init__(self, client: Client) -> None:
         self._home = client.home
 
-    async def _query_store(self, ask: Callable[[Any], Any]) -> Any:
+    async def _query_memory_store(self, query: Callable[[Any], Any]) -> Any:
         try:
-            return await asyncio.to_thread(threads.ask_memory_store, self._home, ask)
+            return await asyncio.to_thread(threads.query_memory_store, self._home, query)
         except ValueError as error:  # a namespace or a filter that LangGraph's store refuses
             raise RefusedError(422, str(error)) from error
 
     async def put_item(self, request: Request) -> Response:
-        given = await read_body(request)
+        given = await read_json_body(request)
         namespace: Any = given.get("namespace")
         if not namespace:
             raise RefusedError(400, "`namespace` must have at least one label.")
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
-        await self._query_store(lambda store: store.put(tuple(namespace), given["key"], given["value"]))
+        await self._query_memory_store(
+            lambda store: store.put(tuple(namespace), given["key"], given["value"])
+        )
         return Response(status_code=204)
 
     async def get_item(self, request: Request) -> Response:
@@ -38,39 +45,43 @@ class StoreItems:
         namespace = [part for part in seen["namespace"] if part]
         if not (key := asked.get("key")):
             return json_response({"error": "Key is required"}, 400)
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
-        found = await self._query_store(lambda store: store.get(tuple(namespace), key))
+        found = await self._query_memory_store(lambda store: store.get(tuple(namespace), key))
         return json_response(_item_json(found) if found else None)
 
     async def delete_item(self, request: Request) -> Response:
-        given: Any = await read_body(request)
+        given: Any = await read_json_body(request)
         namespace: Any = given.get("namespace")
-        if wrong := _namespace_problem(namespace):
+        if wrong := _describe_namespace_problem(namespace):
             return json_response(wrong, 422)
         key: str = given["key"]
-        await self._query_store(lambda store: store.delete(tuple(namespace), key))
+        await self._query_memory_store(lambda store: store.delete(tuple(namespace), key))
         return Response(status_code=204)
 
     async def search_items(self, request: Request) -> Response:
-        given = await read_body(request)
+        given = await read_json_body(request)
         prefix, wanted, query = (
-            tuple(read_strings(given, "namespace_prefix")),
-            read_object(given, "filter"),
+            tuple(read_string_list_field(given, "namespace_prefix")),
+            read_object_field(given, "filter"),
             given.get("query"),
         )
         limit, offset = read_whole_number(given, "limit", 10) or 10, read_whole_number(given, "offset", 0)
-        found = await self._query_store(
+        found = await self._query_memory_store(
             lambda store: store.search(prefix, filter=wanted or None, limit=limit, offset=offset, query=query)
         )
         return json_response({"items": [{**_item_json(one), "score": one.score} for one in found]})
 
     async def list_namespaces(self, request: Request) -> Response:
-        given = await read_body(request)
-        ends = {name: tuple(read_strings(given, name)) for name in ("prefix", "suffix") if given.get(name)}
+        given = await read_json_body(request)
+        ends = {
+            name: tuple(read_string_list_field(given, name))
+            for name in ("prefix", "suffix")
+            if given.get(name)
+        }
         depth = read_whole_number(given, "max_depth", 0) or None
         limit, offset = read_whole_number(given, "limit", 100), read_whole_number(given, "offset", 0)
-        found = await self._query_store(
+        found = await self._query_memory_store(
             lambda store: store.list_namespaces(**ends, max_depth=depth, limit=limit, offset=offset)
         )
         return json_response({"namespaces": [[*one] for one in found]})
@@ -86,7 +97,7 @@ def _item_json(item: Any) -> dict[str, Any]:
     }
 
 
-def _namespace_problem(namespace: Any) -> str:
+def _describe_namespace_problem(namespace: Any) -> str:
     """Return what is wrong with a namespace; empty: nothing."""
     if not isinstance(namespace, list) or not namespace:
         return "Namespace is required: a list of strings."

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.client import Options, RunRow, threads
-from interlock.engine.client.served import ApiRow
+from interlock.engine.client.api_rows import ApiRow
 from interlock.web.api.drive_recorder import checkpoint_address, interrupt_json
-from interlock.web.api.payloads import matches_filter, read_object, to_json_types
+from interlock.web.api.payloads import matches_filter, read_object_field, to_json_types
 from interlock.web.api.prompt_dialect import to_langchain_messages
 from interlock.web.endpoints import RefusedError
 
@@ -28,31 +28,31 @@ class ThreadStates:
         self.cached: dict[str, dict[str, Any]] = {}
         """Thread → its latest values, as of a look: looking changes no row."""
 
-    def latest_values(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
+    def latest_values_and_interrupts(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
         """Return values and interrupts as they were when a drive last ended."""
-        latest = self.recorded_values(thread)
+        latest = self.newest_known_values(thread)
         if status == "busy":
             latest = latest or {"values": None, "interrupts": None}
         elif latest.get("at") != row.updated:
-            latest = self.cached[thread.id] = self.read_resting_values(thread, row)
+            latest = self.cached[thread.id] = self.read_values_and_interrupts(thread, row)
             if len(self.cached) > _CACHE_SIZE:
                 del self.cached[next(iter(self.cached))]
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
-    def recorded_values(self, thread: ApiRow) -> dict[str, Any]:
+    def newest_known_values(self, thread: ApiRow) -> dict[str, Any]:
         """Return values and interrupts that were noted last; empty: none were."""
-        noted, seen = read_object(thread.body, "latest"), self.cached.get(thread.id, {})
+        noted, seen = read_object_field(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
 
-    def read_resting_values(self, thread: ApiRow, row: RunRow) -> dict[str, Any]:
+    def read_values_and_interrupts(self, thread: ApiRow, row: RunRow) -> dict[str, Any]:
         """Return values and interrupts now; those before, if the types of the graph refuse the state."""
         try:
-            values, interrupts = self._read_current_values(row)
+            values, interrupts = self._read_current_values_and_interrupts(row)
         except (ValueError, TypeError):
-            values, interrupts = self.recorded_values(thread).get("values"), {}
+            values, interrupts = self.newest_known_values(thread).get("values"), {}
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
-    def _read_current_values(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
+    def _read_current_values_and_interrupts(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
         with threads.open_graph(self.options, row.run) as found:
             snapshot = found.app.get_state(found.config)
         if snapshot.created_at is None:
@@ -64,28 +64,28 @@ class ThreadStates:
         }
         return self._snapshot_values(row, found, snapshot), to_json_types(interrupts)
 
-    def _snapshot_values(self, row: RunRow, found: threads.OpenedGraph, snapshot: Any) -> Any:
+    def _snapshot_values(self, row: RunRow, graph: threads.OpenedGraph, snapshot: Any) -> Any:
         values = to_json_types(snapshot.values)
         if not isinstance(values, dict):
             return values
         values = cast("dict[str, Any]", values)
-        if (head := found.conversation_head(values)) is None:
+        if (head := graph.conversation_head(values)) is None:
             return values
         said = threads.read_conversation(self.home, row.run, head)
         return {**values, "messages": to_langchain_messages(said)}
 
     def _snapshot_json(
-        self, thread: ApiRow, row: RunRow, found: threads.OpenedGraph, snapshot: Any
+        self, thread: ApiRow, row: RunRow, graph: threads.OpenedGraph, snapshot: Any
     ) -> dict[str, Any]:
         """Return a snapshot as programs read it."""
-        tasks = [self._task_json(thread, row, found, task) for task in snapshot.tasks]
+        tasks = [self._task_json(thread, row, graph, task) for task in snapshot.tasks]
         at, before = (
-            _existing_checkpoint_address(one, thread) for one in (snapshot.config, snapshot.parent_config)
+            _checkpoint_address_or_none(one, thread) for one in (snapshot.config, snapshot.parent_config)
         )
         metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
         return to_json_types(
             {
-                "values": self._snapshot_values(row, found, snapshot) if snapshot.created_at else {},
+                "values": self._snapshot_values(row, graph, snapshot) if snapshot.created_at else {},
                 "next": [*snapshot.next],
                 "tasks": tasks,
                 "metadata": metadata,
@@ -99,7 +99,7 @@ class ThreadStates:
         )
 
     def _task_json(
-        self, thread: ApiRow, row: RunRow, found: threads.OpenedGraph, task: Any
+        self, thread: ApiRow, row: RunRow, graph: threads.OpenedGraph, task: Any
     ) -> dict[str, Any]:
         inner = task.state if hasattr(task.state, "tasks") else None
         return {
@@ -111,22 +111,22 @@ class ThreadStates:
             "checkpoint": thread_checkpoint_address(task.state, thread)
             if task.state and inner is None
             else None,
-            "state": self._snapshot_json(thread, row, found, inner) if inner else None,
+            "state": self._snapshot_json(thread, row, graph, inner) if inner else None,
             "result": task.result,
         }
 
-    def has_cached_values(self, thread: str, values: Mapping[str, Any]) -> bool:
-        return not values or matches_filter(values, self.cached.get(thread, {}).get("values"))
+    def has_matching_cached_values(self, thread_id: str, wanted: Mapping[str, Any]) -> bool:
+        return not wanted or matches_filter(wanted, self.cached.get(thread_id, {}).get("values"))
 
     def read_state_json(
-        self, thread: ApiRow, row: RunRow | None, at: Mapping[str, Any], subgraphs: bool
+        self, thread: ApiRow, row: RunRow | None, checkpoint: Mapping[str, Any], subgraphs: bool
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         if row is None:
             return _EMPTY
         with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
-            snapshot = threads.read_snapshot(found, at, subgraphs)
-        is_named = snapshot.created_at is not None or at.get("checkpoint_id")
+            snapshot = threads.read_snapshot(found, checkpoint, subgraphs)
+        is_named = snapshot.created_at is not None or checkpoint.get("checkpoint_id")
         return self._snapshot_json(thread, row, found, snapshot) if is_named else _EMPTY
 
     def read_history(
@@ -135,12 +135,12 @@ class ThreadStates:
         row: RunRow,
         limit: int,
         before: Mapping[str, Any],
-        at: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
     ) -> list[Any]:
         """Return snapshots of a thread as programs read them, the newest first. Raises `RefusedError`."""
         with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
-            taken = threads.read_history(found, limit, before, at, metadata)
+            taken = threads.read_history(found, limit, before, checkpoint, metadata)
             return [self._snapshot_json(thread, row, found, one) for one in taken]
 
 
@@ -158,6 +158,6 @@ def thread_checkpoint_address(config: Any, thread: ApiRow) -> dict[str, Any] | N
     return {**found, "thread_id": thread.id} if found else None
 
 
-def _existing_checkpoint_address(config: Any, thread: ApiRow) -> dict[str, Any] | None:
+def _checkpoint_address_or_none(config: Any, thread: ApiRow) -> dict[str, Any] | None:
     found = thread_checkpoint_address(config, thread)
     return found if found and "checkpoint_id" in found else None

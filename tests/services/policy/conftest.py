@@ -41,7 +41,7 @@ def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
         tools = {"readingCommands": False, **given.get("tools", {})}
         own = Settings.model_validate({**given, "tools": tools})
         policy = RulePolicy(WorkspaceRules(rules, own, workspace, scope))
-        return policy, [*problems, *policy.books.problems]
+        return policy, [*problems, *policy.workspace_rules.problems]
 
     return build
 

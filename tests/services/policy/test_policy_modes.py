@@ -91,7 +91,7 @@ def test_rules_and_settings_come_to_what_the_table_says(make, workspace, case: d
     policy, problems = make(settings={"tools": given.pop("tools", {})}, scope=scope, **files)
     assert all(part in str(problem) for part, problem in zip(told, problems, strict=True))
     if (idle := given.pop("idle", None)) is not None:
-        found = [*policy.books.find_unmatchable_rules(["generalist"], ["docs"])]
+        found = [*policy.workspace_rules.find_unmatchable_rules(["generalist"], ["docs"])]
         assert [(idle in one.text, one.source[-11:]) for one in found] == [(True, "user.toml:1")] * bool(idle)
     for verdict, calls in given.items():
         *modes, decision = verdict.split()

@@ -43,7 +43,7 @@ def test_a_word_whose_value_is_not_known_says_so(word: str) -> None:
 
 def test_what_a_word_is_known_to_begin_with() -> None:
     words = parse_shell_line('echo a$x "b$x" c* "$x"').commands[0].words[1:]
-    assert [(w.lead, w.splits, w.wild, w.may_be_option) for w in words] == [
+    assert [(w.known_start, w.may_split, w.may_start_differently, w.may_be_option) for w in words] == [
         ("a", True, True, True),
         ("b", False, False, False),
         ("c", True, False, False),
@@ -72,11 +72,11 @@ def test_what_can_be_seen_of_a_line_is_kept_with_what_variables_are_set_for() ->
     line = parse_shell_line("git push >f <<<x >&-; ls )")
     assert line.opaque and ("git", "push") in [c.argv for c in line.commands]
     line = parse_shell_line("a=1; b=2 ls; export CI=1")
-    assert (set(line.assigns), line.commands[0].assigns) == ({"a", "CI"}, ("b",))
+    assert (set(line.assigns), line.commands[0].assigned_names) == ({"a", "CI"}, ("b",))
     line = parse_shell_line("timeout 5 env CI=1 bash -c 'rm x'")
-    found = [(c.argv[0], c.transparent) for c in line.commands]
+    found = [(c.argv[0], c.needs_no_rule) for c in line.commands]
     assert found == [("timeout", True), ("env", True), ("bash", True), ("rm", False)]
-    assert [c.argv for c in line.effective] == [("rm", "x")]
+    assert [c.argv for c in line.commands_needing_rule] == [("rm", "x")]
 
 
 @given(st.one_of(st.text(max_size=80), st.text("ab ;|&<>()$`'\"\\{}[]#!=\n\t*~-E0", max_size=80)))
