@@ -9,7 +9,7 @@ from interlock.services.secrets.environment import secret_headers, secret_variab
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
-from interlock.state.text import json_text
+from interlock.state.text import to_json_text
 
 
 def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
@@ -70,7 +70,7 @@ class SecretNotice:
             return
         from interlock.graphs.foreign_requests import to_json_value  # deferred: it imports LangGraph
 
-        if spans := self._redact.find_secrets(json_text(to_json_value(value))):
+        if spans := self._redact.find_secrets(to_json_text(to_json_value(value))):
             self._warned = True
             self._emit_warning(
                 f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "

@@ -25,7 +25,7 @@ from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.repository import Repository
-from interlock.state.text import did_you_mean, format_duration, join_some
+from interlock.state.text import did_you_mean, format_duration, join_up_to
 
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -82,7 +82,7 @@ def undelivered_files_line(delivered: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivered.left_behind:
         return ""
-    named = join_some([*map(repr, delivered.left_behind)], _NAMED)
+    named = join_up_to([*map(repr, delivered.left_behind)], _NAMED)
     return f"{named} (ignored by git, private or over 20 MB)"
 
 

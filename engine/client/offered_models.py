@@ -12,7 +12,7 @@ from interlock.services.models.model_table import price_table_version as price_t
 from interlock.services.models.names import PROVIDERS, provider_name
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 
 def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
@@ -46,7 +46,7 @@ def _model_row(name: str, prepared: RunConfig) -> dict[str, Any]:
     first = prices[0] if prices else None
     shown = f"{first.input:g} / {first.output:g}" if first else None
     return {
-        "model": visible(name),
+        "model": make_visible(name),
         "window": window,
         "window_known": told,
         "output": able.output,
