@@ -133,14 +133,14 @@ class Agent:
     async def authenticate(self, params: Params) -> object:
         if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
             raise RpcError(PARAMS, f"Unknown sign-in method {given!r}. Expected {_LOGIN['id']!r}.")
-        await asyncio.to_thread(Client(self._options).check_model)
+        await asyncio.to_thread(Client(self._options).check_ready_to_run)
         return {}
 
     async def new_session(self, params: Params) -> object:
         options = self._session_options(params)
         client = Client(options)
-        await asyncio.to_thread(client.check_model)
-        name = await asyncio.to_thread(client.open_session, _session_folder(params))
+        await asyncio.to_thread(client.check_ready_to_run)
+        name = await asyncio.to_thread(client.create_session, _session_folder(params))
         return {
             "sessionId": name,
             **self._describe_and_announce(await self._open_editor_session(name, options)),
@@ -169,7 +169,7 @@ class Agent:
             return await self.new_session(params)
         here = known.workspace == str(folder)
         made = await asyncio.to_thread(
-            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
+            lambda: client.fork_run(known.run, workspace=None if here else folder, in_place=here)
         )
         return {
             "sessionId": made.run,
@@ -193,7 +193,7 @@ class Agent:
 
     def _session_rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        sessions = client.sessions()
+        sessions = client.list_sessions()
         shown = {shown.run: (session, shown.workspace) for session, shown in sessions.items()}
         runs = client.runs()
         there = {row.run for row in runs}
@@ -260,7 +260,7 @@ class Agent:
         return self._sessions[name]
 
     def _require_stored_session(self, name: str) -> "SessionState":
-        if (shown := Client(self._options).session(name)) is None:
+        if (shown := Client(self._options).find_session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )

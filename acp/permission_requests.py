@@ -46,7 +46,11 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 def _option_label(way: AnswerChoice) -> str:
     """Return an option's label, with what an *always* covers."""
+<<<<<<< HEAD
     return make_visible("no" if way.choice == "reject" and not way.text else way.scoped)
+=======
+    return visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
+>>>>>>> main
 
 
 def is_answered_with_text(request: Pending) -> bool:

@@ -167,7 +167,7 @@ class SlashCommand(NamedTuple):
 
 async def _undo_changes(session: CommandSession, argument: str) -> None:
     talk, call = session.conversation, argument
-    run = talk.this_run
+    run = talk.begun_run
     if not call:
         call, _ = await to_thread(lambda: talk.client.find_last_change(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)

@@ -15,8 +15,7 @@ from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
 from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending, choices
-from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front_end import UNFINISHED, Notice
+from interlock.engine.client.conversation import UNFINISHED, Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.services.models.names import configured_context_window
 from interlock.state.errors import InterlockError
@@ -196,7 +195,7 @@ class EditorSession:
 
     def _open_requests(self) -> list[Pending]:
         return (
-            [r.fields for r in self.conversation.client.requests(self.conversation.run)]
+            [r.fields for r in self.conversation.client.waiting_requests(self.conversation.run)]
             if self.conversation.run
             else []
         )
@@ -285,7 +284,7 @@ class EditorSession:
 
     def save_session(self) -> None:
         """Store which run the session shows, and what was chosen for its next prompt."""
-        self.conversation.client.point_session(
+        self.conversation.client.update_session(
             self.name, self._saved_run, self.conversation.workspace, self.session_options.chosen
         )
 

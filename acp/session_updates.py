@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client.event_lines import agent_end_line, call_line, event_notice
+from interlock.engine.client.event_lines import agent_end_line, call_summary_line, event_notice_line
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -94,7 +94,7 @@ class UpdateRenderer:
             case ErrorEvent():
                 yield message_chunk("agent_thought", f"{make_visible(event.message)}\n")
             case _:
-                if line := event_notice(event, verbose=False):
+                if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
 
     def announce_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
@@ -136,10 +136,14 @@ class UpdateRenderer:
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if call_id not in self.announced_calls:
-            yield self.announce_call(call_id, event.tool_name, args or {}, call_line(event))
+            yield self.announce_call(call_id, event.tool_name, args or {}, call_summary_line(event))
         elif isinstance(event, ToolStart) and args is not None:
             self._args[call_id] = args
-            more = {"rawInput": args, "locations": self.call_locations(args), "title": call_line(event)}
+            more = {
+                "rawInput": args,
+                "locations": self.call_locations(args),
+                "title": call_summary_line(event),
+            }
             yield _call_update(call_id, **more)
         if isinstance(event, ToolStart):
             shows = {"content": [_terminal_content(call_id)]} if call_id in self._in_terminal else {}

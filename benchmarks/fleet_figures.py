@@ -189,7 +189,7 @@ def decided(env: dict[str, str], first: int, number: int) -> None:
 
     client = Client(Options(home=state_home(env), user_home=Path(env["HOME"]), env=env))
     for run in (f"r{n:07}" for n in range(first, first + number)):
-        client.go_on_sync(run, decisions=[Decision(f"{run}-1.0", "proceed_once")])
+        client.resume_sync(run, decisions=[Decision(f"{run}-1.0", "proceed_once")])
 
 
 def _throughput(server: Server, folder: Path) -> None:

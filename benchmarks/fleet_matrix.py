@@ -134,10 +134,10 @@ class Matrix:
                 decision = Decision(
                     request.id, "proceed_once" if outcome == "redo" else "reject", text=outcome
                 )
-            self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
+            self.tried("decide", partial(client.resume_sync, request.run, decisions=[decision]))
         given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
         for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
-            self.given_up[run] += self.tried("resume", partial(client.go_on_sync, run))
+            self.given_up[run] += self.tried("resume", partial(client.resume_sync, run))
             self.hurt.pop(run, None)  # it waited for a person
 
     def _happened(self, run: str, fields: Any) -> str | None:

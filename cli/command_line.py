@@ -71,7 +71,7 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
     from interlock.engine.client import Client
 
     try:
-        with Client.for_this_user().diagnosed():
+        with Client.for_this_user().explain_store_errors():
             raise error
     except InterlockError as found:
         return found

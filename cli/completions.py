@@ -11,7 +11,7 @@ from interlock.cli.catalog import COMMANDS, build_parser, find_command
 from interlock.cli.parsing import ChoiceParser
 from interlock.cli.render.output import to_one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
-from interlock.engine.client.requests import request_name
+from interlock.engine.client.requests import request_number_or_id
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
@@ -94,7 +94,7 @@ def _complete_runs(_: Sequence[str]) -> list[Completion]:
 
 def _require_named_run(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
-    return Client.for_this_user().run(words[0]).run if words else "-"
+    return Client.for_this_user().find_run(words[0]).run if words else "-"
 
 
 def _complete_steps(words: Sequence[str]) -> list[Completion]:
@@ -104,8 +104,10 @@ def _complete_steps(words: Sequence[str]) -> list[Completion]:
 
 
 def _complete_requests(words: Sequence[str]) -> list[Completion]:
-    waiting = [request.fields for request in Client.for_this_user().requests(_require_named_run(words))]
-    rows = [(request_name(one), one["tool_name"], one["preview"]) for one in waiting]
+    waiting = [
+        request.fields for request in Client.for_this_user().waiting_requests(_require_named_run(words))
+    ]
+    rows = [(request_number_or_id(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Completion("all"),
         *(Completion(name, to_one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),

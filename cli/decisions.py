@@ -23,16 +23,16 @@ from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     AnswerChoice,
     Request,
-    answer_labels,
+    answer_field_labels,
     choices_by_key,
     decide_with_answers,
     decide_with_arguments,
     decide_with_edits,
+    decisions_on_other_requests,
     find_alike_outcomes,
     make_decision,
-    request_name,
-    reviewed_plan,
-    settle_others,
+    plan_under_review,
+    request_number_or_id,
 )
 from interlock.state.errors import UserError
 from interlock.state.text import to_visible_json
@@ -147,7 +147,7 @@ def _find_requests(
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    found = [r for r in waiting if name in (r["id"], request_name(r))]
+    found = [r for r in waiting if name in (r["id"], request_number_or_id(r))]
     if len(found) == 1:
         return found
     shown = ", ".join(f"{r['number']} ({r['id']})" if r["number"] else r["id"] for r in waiting)
@@ -210,10 +210,10 @@ def _build_answer(request: Request, text: str | None) -> Decision:
 
 def decide_with_edited_arguments(request: Request, spec: str | None = None) -> Decision:
     """Run it with these arguments, or with those that the person writes in an editor."""
-    what = f"--edit {request_name(request)}"
+    what = f"--edit {request_number_or_id(request)}"
     if spec is not None:
         return decide_with_edits(request, parse_json_object(read_argument_text(spec, what), what))
-    if plan := reviewed_plan(request):
+    if plan := plan_under_review(request):
         return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
     text = to_visible_json(request["args"], 2) + "\n"
     return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
@@ -264,7 +264,7 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
                 ),
             )
             decision, more = _ask_until_valid(request, others)
-            further, ids = settle_others(decision, request, requests[number:])
+            further, ids = decisions_on_other_requests(decision, request, requests[number:])
             decisions += [decision, *more, *further]
             settled |= ids | {one.approval for one in more}
     except (KeyboardInterrupt, EOFError):
@@ -278,7 +278,7 @@ def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decis
         try:
             if request["kind"] == "question":
                 return decide_with_answers(
-                    request, [_read_answer(wanted) for wanted in answer_labels(request)]
+                    request, [_read_answer(wanted) for wanted in answer_field_labels(request)]
                 ), []
             return _ask_for_choice(request, choices_by_key(request), others)
         except UserError as error:
@@ -290,7 +290,7 @@ def _ask_for_choice(
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
     of_all = f" · with all: the same for {len(others)} more like it" if others else ""
-    typed = _read_answer(" · ".join(f"{key} {way.scoped}" for key, way in ways.items()) + of_all)
+    typed = _read_answer(" · ".join(f"{key} {way.label_with_scope}" for key, way in ways.items()) + of_all)
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:

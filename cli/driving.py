@@ -13,7 +13,7 @@ from interlock.cli.render.output import close_stdout, write_json
 from interlock.cli.render.views import JsonView, StreamJsonView, View, error_fields, outcome_fields
 from interlock.cli.startup import end_startup
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
+from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
 from interlock.state.text import escape_controls, make_visible
@@ -49,7 +49,7 @@ def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: 
     """Run a workflow until it ends or waits; returns the exit code."""
     client = Client(options)
     if options.queue:
-        with client.diagnosed():
+        with client.explain_store_errors():
             print(client.start_sync(workflow, inputs).run)
         return 0
     return _drive_in_view(
@@ -65,7 +65,7 @@ def resume_run(
     """Resume a run; returns the exit code."""
     client = Client(options)
     return _drive_in_view(
-        lambda asker: client.go_on_sync(
+        lambda asker: client.resume_sync(
             run, prompt, decisions, renderers=[_StartupEndingView(view)], asker=asker
         ),
         view,
@@ -76,7 +76,7 @@ def resume_run(
 def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
     asker = _TerminalAsker(view)
     try:
-        with redirect_stdout_to_stderr(), client.diagnosed():
+        with redirect_stdout_to_stderr(), client.explain_store_errors():
             outcome = drive(asker)
             outcome = await_notifications(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
@@ -188,7 +188,7 @@ def run_batch(
         batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
     elif is_resumed:
         print(f"batch: no line of {file} has run here yet, so all of them run", file=sys.stderr)
-    batch, client, exit_code = batch or make_batch(file, folder), Client(options), 0
+    batch, client, exit_code = batch or start_batch(file, folder), Client(options), 0
     for line, given in lines.items():
         print(f"batch: line {line}", file=sys.stderr)
         code = InputError.exit_code
@@ -209,7 +209,7 @@ def run_batch(
             fields = error_fields(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED and client.run(batch.run_id_of_line(line)).status not in ENDED:
+        if code == _CANCELLED and client.find_run(batch.run_id_of_line(line)).status not in ENDED:
             return code  # this process was stopped, not the run cancelled
         exit_code = code if code == InputError.exit_code else exit_code or code
     return exit_code
@@ -225,7 +225,7 @@ def _run_batch_line(
     client = Client(options)
     if options.queue:
         return Outcome(run, workflow, "queued", 0)  # its workers have it
-    outcome = client.go_on_sync(run)
+    outcome = client.resume_sync(run)
     if outcome.status == "waiting":
         print(f"batch: line {line} waits: interlock resume {run}", file=sys.stderr)
     return outcome

@@ -168,7 +168,7 @@ def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     is_detached = bool(args.detach or args.queue)
     if not is_detached and not args.repo and args.deliver is None and args.priority is None:
         return {}
-    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_of
+    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_options
 
     found: dict[str, Any] = {"moves_queue": bool(args.queue)}
     if is_detached:
@@ -179,7 +179,7 @@ def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     elif args.deliver:
         raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
     if is_detached:
-        found["submitted"] = submission_of(args.priority or 0)
+        found["submitted"] = submission_options(args.priority or 0)
     elif args.priority is not None:
         raise UserError("--priority is for runs that workers drive. Add --detach.")
     return found

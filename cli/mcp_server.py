@@ -236,7 +236,7 @@ async def _run_or_continue_workflow(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
     if parked:
-        return await client.settle(parked, caller, renderers=[caller], stop=caller.stopping)
+        return await client.ask_and_resume(parked, caller, renderers=[caller], stop=caller.stopping)
     return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from interlock.engine.client import Client, Options
-from interlock.engine.client.requests import request_name
+from interlock.engine.client.requests import request_number_or_id
 
 _CODE = '''def discount(price: float, percent: float) -> float:
     """The price after a discount of so many percent."""
@@ -91,8 +91,8 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
 
 def _approval(folder: Path) -> list[str]:
     """The command that the parked run printed, from the one pending request in the store."""
-    (request,) = _client(folder).requests()
-    return ["resume", request.run, "--approve", request_name(request.fields)]
+    (request,) = _client(folder).waiting_requests()
+    return ["resume", request.run, "--approve", request_number_or_id(request.fields)]
 
 
 def _client(folder: Path) -> Client:

@@ -62,7 +62,7 @@ async def resume(
 
     with provide_stop(stop) as stop:
         return await runner.resume_run(
-            run, decisions, prompt, options, renderers, stop, instead=instead, follow=follow
+            run, decisions, prompt, options, renderers, stop, replace_unfinished=instead, follow=follow
         )
 
 
@@ -128,9 +128,9 @@ def make_sync(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _
     def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         import asyncio  # deferred: it costs the fast commands 20 ms
 
-        from interlock.engine.driver.stop import hold_signals
+        from interlock.engine.driver.stop import handle_signals
 
-        with hold_signals():
+        with handle_signals():
             return asyncio.run(function(*args, **kwargs))
 
     return alone

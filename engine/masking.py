@@ -1,6 +1,6 @@
 """masking: what keeps secrets out of what is shown of a run: those of its environment, `.env` files and settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +9,10 @@ from interlock.services.secrets.environment import secret_headers, secret_variab
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
+<<<<<<< HEAD
 from interlock.state.text import to_json_text
+=======
+>>>>>>> main
 
 
 def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
@@ -55,6 +58,7 @@ def mask_secrets(value: Any, redact: Redactor) -> Any:
             (redact(key) if isinstance(key, str) else key): mask_secrets(item, redact) for key, item in pairs
         }
     return value
+<<<<<<< HEAD
 
 
 class SecretNotice:
@@ -76,3 +80,5 @@ class SecretNotice:
                 f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
                 "store keeps state unmasked. Keep the name of a variable in the state instead."
             )
+=======
+>>>>>>> main

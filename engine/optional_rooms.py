@@ -5,9 +5,6 @@ from typing import Any
 from interlock.state.entry_points import EntryPoint, find_entry_point, has_part, missing_room_line
 from interlock.state.errors import ConfigError
 
-REPOSITORIES = ("interlock.repositories", "git")
-"""Clones of the repositories that runs work on."""
-
 
 def require_part(name: str, what: str, folder: str) -> None:
     """Raise `ConfigError` if a part's folder is missing. `what` needs it: the beginning of the error, with its verb."""

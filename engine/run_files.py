@@ -1,7 +1,12 @@
-"""run_files: shows and undoes what a run's calls did to the workspace's files."""
+"""run_files: shows and undoes what a run's calls did to the workspace's files, where they are on this host.
+
+Where no clone of a run's repository is, commands get one, as the last snapshot has it.
+"""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -9,11 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
+from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import open_reader
-from interlock.engine.store.blobs import repository_with_snapshots
-from interlock.engine.store.runs import read_options
+from interlock.engine.store import Store, open_reader
+from interlock.engine.store.blobs import repository_with_snapshots, store_snapshot
+from interlock.engine.store.runs import read_options, read_repository_option
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
+from interlock.engine.store.workspaces import change_files
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import find_generated_paths
@@ -373,3 +380,56 @@ def list_changes(work: RestorePlan, now: SnapshotContents) -> Iterator[FileChang
     """Each change the work makes."""
     yield from (FileChange("D", path) for path in work.gone)
     yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in work.files)
+
+
+def run_repository(home: Path, run: str) -> dict[str, str]:
+    """What a run's options say of its repository; empty: it works in a folder."""
+    with open_reader(home) as conn:
+        return read_repository_option(conn, run) if conn else {}
+
+
+def is_on_other_host(home: Path, run: RunRow) -> bool:
+    """Whether a run works in a clone that isn't on this host."""
+    repository = run_repository(home, run.run)
+    at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
+    return bool(repository) and not (at_host and Path(run.workspace).is_dir())
+
+
+@contextmanager
+def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]:
+    """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
+
+    `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
+    """
+    known = (
+        not files and ShadowRepository(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing
+    )
+    if known or not is_on_other_host(home, run):
+        yield run
+        return
+    made = load_fleet_entry("interlock.repositories", "git", "Files of a run on another host need").check_out(
+        home, run.run, home / "clones"
+    )
+    try:
+        yield run._replace(workspace=str(made.folder))
+    finally:
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def check_not_delivered(home: Path, run: RunRow) -> None:
+    """Raises `UserError` for a run on a repository whose changes have left its clone."""
+    if run.status == "done" and run_repository(home, run.run):
+        raise UserError(
+            f"Run {run.run!r} is done, and what it changed was delivered: it can't be undone here. Go on from one of "
+            f"its steps: interlock fork {run.run} --at STEP"
+        )
+
+
+def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
+    """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
+    if not run_repository(home, run.run):
+        return
+    commit = snapshot_folder(home, Path(here.workspace), run.run)
+    with Store(home).writing() as conn:
+        store_snapshot(conn, RunFiles(home, here).repository, commit)
+        change_files(conn, run.run, commit, elsewhere=here != run)

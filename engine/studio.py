@@ -22,10 +22,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from interlock.engine.client.threads import WaitingRequest, decision_from_answer
-from interlock.engine.driver.drive import Drive, first_state, pending_interrupts, workflow_context
+from interlock.engine.driver.drive import Drive, pending_interrupts
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire_lease
-from interlock.engine.driver.run_config import RunConfig, apply_input, prepare_run
+from interlock.engine.driver.run_config import options_with_input, prepare_run
 from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
@@ -57,14 +57,14 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
             if not isinstance(input, Command)
             else pending_interrupts(await self.aget_state(config, subgraphs=True))
         )
-        async with _open_drive(self.workflow, run, input) as (drive, prepared):
+        async with _open_drive(self.workflow, run, input) as drive:
             for item in waiting:
                 _record_answer(
                     drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
                 )
             if isinstance(input, Mapping):
                 own = self.workflow.validate_input(cast(Mapping[str, Any], input))
-                input = first_state(self.workflow, own, drive, workflow_context(drive, prepared), prepared)
+                input = drive.first_state(own)
             kwargs["context"] = _with_emit(drive.services.deps)
             stream = cast(Any, super()).astream
             async for part in stream(input, config, **kwargs):
@@ -89,7 +89,7 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
 
 
 @asynccontextmanager
-async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
+async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[Drive]:
     """Open a run's connections. The run is the server's thread; `input` starts it unless it exists."""
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
     lease = await acquire_lease(store, run)
@@ -101,7 +101,7 @@ async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerato
             if begun is None:
                 kept = prepared.redact.redact_json(options_to_store(prepared.options))
                 insert_run(drive.conn, NewRun(run, workflow.name, str(prepared.workspace.root), "", kept, {}))
-            yield drive, prepared
+            yield drive
         finally:
             drive.conn.flush(last=True)
             await drive.close()
@@ -113,7 +113,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
-        return apply_input(replace(options, workspace=Path.cwd()), workflow.validate_input(input))
+        return options_with_input(replace(options, workspace=Path.cwd()), workflow.validate_input(input))
     return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 

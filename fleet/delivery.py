@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from interlock import engine
-from interlock.engine.checkouts import run_repository
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
+from interlock.engine.run_files import run_repository
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up

@@ -11,7 +11,7 @@ from typing import Any
 from interlock import engine
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
-from interlock.engine.driver.schedule import STATE_OPTIONS
+from interlock.engine.driver.submission import STATE_OPTIONS
 from interlock.engine.options import Options
 from interlock.engine.read import find_exact_run
 from interlock.engine.store import Store, open_reader, queue

@@ -298,7 +298,7 @@ class ForeignWorkflow(Pipeline):
         return request["preview"], ""  # its nodes run, so the preview is there, and the ids are new ones
 
     @override
-    async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
         replace_interrupt()
         retry_failed_streams_whole()
@@ -434,9 +434,9 @@ class Workflow(Pipeline):
         return {**restore_types_from_json(self.declared_graph().state, first), **channels}
 
     @override
-    async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         with attribute_node_errors():
-            await super().drive_graph(app, graph_input, config, deps, control)
+            await super().advance(app, graph_input, config, deps, control)
 
 
 def is_graph_factory(found: object) -> bool:

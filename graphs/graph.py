@@ -27,8 +27,17 @@ from interlock.graphs.langgraph_internals import (
     run_nodes_as_tasks,
 )
 from interlock.graphs.langgraph_node import Node, langgraph_as_node
-from interlock.graphs.node_contract import Contract, label, wrap_node, wrap_router, wrap_sender
-from interlock.graphs.state_types import channel_types, reducer_of, type_hints, with_run_channels
+from interlock.graphs.node_contract import (
+    Contract,
+    channel_types,
+    label,
+    reducer_of,
+    type_hints,
+    with_run_channels,
+    wrap_node,
+    wrap_router,
+    wrap_sender,
+)
 from interlock.graphs.supersteps import (
     Choice,
     DrawnBranch,

@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs.graph import Graph, Router
 from interlock.graphs.langgraph_node import Node
-from interlock.graphs.state_types import make_state_type, type_hints
+from interlock.graphs.node_contract import make_state_type, type_hints
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import (
     SessionHooks,

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from interlock.graphs.foreign_node_results import NodeEnds
 from interlock.graphs.foreign_node_sources import graph_code_digest
 from interlock.graphs.langgraph_internals import compile_graph, copy_with_saver, input_fields
-from interlock.graphs.state_types import type_hints
+from interlock.graphs.node_contract import type_hints
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps

@@ -1,4 +1,4 @@
-"""node_contract: holds nodes, routers and senders to what their graph declares, while a run calls them."""
+"""node_contract: the types of a graph's channels, and what holds its nodes, routers and senders to them in a run."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from langgraph.errors import GraphBubbleUp, GraphDrained
 from langgraph.graph import END
@@ -16,8 +16,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs.foreign_callbacks import is_exit
-from interlock.graphs.state_types import channel_types, reducer_of, type_hints
-from interlock.graphs.supersteps import Run
 from interlock.graphs.user_nodes import route_or_replay, run_or_replay
 from interlock.state.chart_channels import channels_with_charts, check_moves
 from interlock.state.deps import Deps, Stopped
@@ -26,6 +24,38 @@ from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
 from interlock.state.node import NodeSpec, attach_spec, spec_of
 from interlock.state.run import RunChannels, keep_newest
 
+
+@cache
+def type_hints(annotated: Any) -> Mapping[str, Any]:
+    """Cached type hints of a class or function: read thousands of times while graphs are declared."""
+    return get_type_hints(annotated, include_extras=True)
+
+
+@cache
+def channel_types(state: type) -> Mapping[str, Any]:
+    """A graph's channels and their types: its state's, plus those every graph has."""
+    return {**type_hints(state), **type_hints(RunChannels)}
+
+
+@cache
+def with_run_channels(state: type) -> type:
+    """The TypedDict plus the channels every graph has."""
+    return make_state_type(state.__name__, channel_types(state))
+
+
+def make_state_type(name: str, keys: Mapping[str, Any]) -> type:
+    """A state type whose keys are known only at run time."""
+    channels = dict(keys)
+    return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
+    """The function that merges two values, if a channel's type names one."""
+    return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
+
+
+Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
+"""A node: maps the whole state, or a payload, to an update."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = type_hints(RunChannels)
 

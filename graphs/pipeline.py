@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from interlock.graphs.graph import Compiled, Graph
 from interlock.graphs.langgraph_internals import drive_without_stream
-from interlock.graphs.state_types import channel_types
+from interlock.graphs.node_contract import channel_types
 from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusal_warnings, refusals_of_state
 from interlock.state.deps import Deps
@@ -172,7 +172,7 @@ class Pipeline:
         parts = [name if value is True else _title_part(value) for name, value in given.items()]
         return " · ".join(filter(None, parts)) or self.name
 
-    async def drive_graph(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
         await drive_without_stream(app, graph_input, config, context=deps, durability="sync", control=control)
 

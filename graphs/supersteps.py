@@ -36,12 +36,10 @@ from interlock.graphs.langgraph_internals import (
     state_to_start_at,
     write_update,
 )
-from interlock.graphs.state_types import channel_types
+from interlock.graphs.node_contract import Run, channel_types
 from interlock.state.deps import Deps
 from interlock.state.node import inner_task_id
 
-Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
-"""A node: maps the whole state, or a payload, to an update."""
 _Reducers = Mapping[str, Callable[[Any, Any], Any]]
 _Target = str | Send
 """What comes next: a node, which reads the state, or a node with a payload."""

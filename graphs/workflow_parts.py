@@ -6,7 +6,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph
-from interlock.graphs.state_types import make_state_type, type_hints
+from interlock.graphs.node_contract import make_state_type, type_hints
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import (
     Node,

@@ -15,7 +15,7 @@ from folders import put
 from patience import until
 
 from interlock.cli.warm.fork_client import FORKER, Child
-from interlock.engine.client import Options, served
+from interlock.engine.client import Options, api_rows
 from interlock.web.drive_process import DriveDiedError, DriveJob, start_drive
 
 
@@ -31,7 +31,7 @@ def _kill_drive(ours: Ours, drive: str) -> None:
     home = Path(ours.env["INTERLOCK_HOME"])
 
     def process() -> list[Any]:
-        found = served.served(home, "drive", drive)
+        found = api_rows.served(home, "drive", drive)
         return found.body.get("process") or [] if found else []
 
     until(process, "the drive's process")

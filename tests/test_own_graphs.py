@@ -453,5 +453,5 @@ def test_a_graph_of_langgraph_that_is_a_part_does_not_run_in_a_replay(tmp_path: 
 
     done = play(stage, wire)
     assert done.output["text"] == "X"
-    assert Client(stage.options).replay(done.run).divergence is None
+    assert Client(stage.options).replay_run(done.run).divergence is None
     assert calls.read_text() == "x"

@@ -11,7 +11,7 @@ from places import Place
 from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import render_diagram
 from interlock.engine.driver.run_config import prepare_run
-from interlock.engine.driver.run_definition import with_user_processors
+from interlock.engine.driver.run_definition import add_user_processors
 from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import build_run_path
 from interlock.graphs import load_pipeline
@@ -54,7 +54,7 @@ def place(tmp_path: Path) -> Place:
 
 def drawn(place: Place, **options: Any) -> str:
     prepared = prepare_run(place.options(overrides=SETTINGS, **options), needs_model=False)
-    return str(render_diagram(with_user_processors(load_pipeline("main"), prepared)))
+    return str(render_diagram(add_user_processors(load_pipeline("main"), prepared)))
 
 
 def test_each_stands_at_its_place_runs_there_and_is_drawn(place: Place, fake_gemini: FakeGemini) -> None:
@@ -76,7 +76,7 @@ def test_each_stands_at_its_place_runs_there_and_is_drawn(place: Place, fake_gem
     assert "before_model_note --> before_model_look" in text
     path = build_run_path(list_step_rows(place.folder / "home", outcome.run), "done")
     marked = str(
-        render_diagram(with_user_processors(load_pipeline("main"), prepare_run(options, False)), path=path)
+        render_diagram(add_user_processors(load_pipeline("main"), prepare_run(options, False)), path=path)
     )
     assert "before_tool_look" in marked
     assert "after_tool_compress" in {row["namespace"].rpartition("|")[2].partition(":")[0] for row in rows}

@@ -37,15 +37,15 @@ class Toy:
             self._key.set_result(line)
             self._key = None
         elif line == "/stop":
-            self.client.stop(self.run)
+            self.client.stop_drives(self.run)
             await self._over()
         elif line == "/undo":
             await self._over()
-            for mark, path in self.client.undo(self.run):
+            for mark, path in self.client.undo_changes(self.run):
                 self._say(f"undone: {mark} {path}")
         elif line == "/fork":
             await self._over()
-            self.run = self.client.fork(self.run, in_place=True).run
+            self.run = self.client.fork_run(self.run, in_place=True).run
             self._say("forked")
         else:
             await self._over()
@@ -55,7 +55,7 @@ class Toy:
         """Wait until nothing is driven."""
         if self._driving:
             await self._driving
-        while self._following and self._place != self.client.end(self.run):
+        while self._following and self._place != self.client.record_end_cursor(self.run):
             await asyncio.sleep(0.05)
         if self._following:
             self._following.cancel()
@@ -63,7 +63,9 @@ class Toy:
 
     async def _drive(self, prompt: str) -> None:
         if self.run:
-            work = self.client.go_on(self.run, prompt, renderers=[self._begun()], asker=self, instead=True)
+            work = self.client.resume(
+                self.run, prompt, renderers=[self._begun()], asker=self, replace_unfinished=True
+            )
         else:
             work = self.client.start("main", {"prompt": prompt}, renderers=[self._begun()], asker=self)
         outcome = await work
@@ -71,7 +73,7 @@ class Toy:
 
     def _begun(self) -> Callable[[Event], None]:
         """Follows the run from when its id is known."""
-        loop, cursor = asyncio.get_running_loop(), self.client.end(self.run) if self.run else ""
+        loop, cursor = asyncio.get_running_loop(), self.client.record_end_cursor(self.run) if self.run else ""
 
         def begun(event: Event) -> None:
             if isinstance(event, Init):
@@ -85,7 +87,7 @@ class Toy:
             self._following = asyncio.create_task(self._show(run, cursor))
 
     async def _show(self, run: str, cursor: str) -> None:
-        async with aclosing(self.client.follow(run, cursor)) as found:
+        async with aclosing(self.client.follow_events(run, cursor)) as found:
             async for event, place in found:
                 self._place = place or self._place
                 if not isinstance(event, RunStanding):

@@ -75,7 +75,7 @@ class Page:
         self.options, self.client = options, Client(options)
         self.served = page_views.PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
-        theirs = self.client.listed_app()
+        theirs = self.client.load_listed_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None
         routes, resume = build_api_routes(self.client, theirs, visitors)
         self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []

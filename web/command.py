@@ -50,7 +50,7 @@ def serve(args: Args) -> int | None:
     args.detach = args.detach or is_on_server(state_home())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(run_options_from(args), interactive=True, door="page", serves_others=True)
-    only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
+    only_reads = _READ_ONLY if args.read_only else Client(options).read_only_reason
     return serve_page(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
 

@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.warm.fork_client import FORKER, Child
-from interlock.engine.client import Client, Options, RunRow, rate_limits, served
+from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
 from interlock.engine.client.program_drive import ProgramCall
-from interlock.services.files.disk import make_private_directory, make_private_file, require_path_below
+from interlock.services.files.disk import (
+    make_private_directory,
+    make_private_file,
+    require_path_below,
+)
 from interlock.services.process.identity import (
     ProcessIdentity,
     current_process,
@@ -211,18 +215,22 @@ async def _execute_job(job: DriveJob) -> None:
     elif job.within_limits:
         await _drive_within_limits(job, live)
     else:
-        await Client(job.options).go_on(job.run, job.prompt, renderers=[live], instead=True)
+        await Client(job.options).resume(job.run, job.prompt, renderers=[live], replace_unfinished=True)
 
 
 async def _drive_within_limits(job: DriveJob, live_writer: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
-    options = rate_limits.with_fleet_limits(job.options)
-    served.change(options.home, "prompt", job.run, {"status": "running", "prompt": None})
-    outcome = await Client(options).go_on(job.run, job.prompt, renderers=[live_writer], instead=True)
-    if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, job.run)):
+    options = fleet.with_fleet_limits(job.options)
+    api_rows.change(options.home, "prompt", job.run, {"status": "running", "prompt": None})
+    outcome = await Client(options).resume(
+        job.run, job.prompt, renderers=[live_writer], replace_unfinished=True
+    )
+    if outcome.status in ("budget", "timeout") and (
+        wait := fleet.record_and_read_limit_stop(options, job.run)
+    ):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
-        served.change(options.home, "prompt", job.run, {"status": status, **waits})
+        api_rows.change(options.home, "prompt", job.run, {"status": status, **waits})
 
 
 def main() -> None:

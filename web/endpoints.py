@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
-from interlock.engine.client.fleet import submission_of
+from interlock.engine.client.fleet import submission_options
 from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
 from interlock.state.text import clean_json
 from interlock.web.roles import Person, required_role
@@ -101,7 +101,7 @@ def error_response(status: int, error: InterlockError) -> Response:
 def run_from_path(client: Client, request: Request) -> RunRow:
     """Return the run that the address names by its full id. Raises `RefusedError`."""
     name = request.path_params["run"]
-    row = client.exact(name)
+    row = client.find_exact_run(name)
     if row is None:
         raise RefusedError(404, f"There is no run {name!r}. It may have been deleted.")
     return row
@@ -173,7 +173,7 @@ def build_submission(options: Options, body: Mapping[str, Any], person: Person) 
         raise RefusedError(
             422, f"`priority` must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}."
         )
-    return submission_of(priority, person.name)
+    return submission_options(priority, person.name)
 
 
 def read_query_step(request: Request, run: str) -> int | None:

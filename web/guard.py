@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.engine.client.served import all_served, change, serve, unserve
+from interlock.engine.client.api_rows import all_served, change, serve, unserve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import AppAuth

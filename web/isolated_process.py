@@ -118,7 +118,7 @@ def _list_workflows(isolated_task: IsolatedTask) -> dict[str, Any]:
 
 
 def _describe_workflow(isolated_task: IsolatedTask) -> dict[str, Any]:
-    found = Client(isolated_task.options).workflow(isolated_task.name)
+    found = Client(isolated_task.options).load_workflow(isolated_task.name)
     schema, talks = found.input.model_json_schema(), found.follow_up is not None
     return {
         "name": found.name,
@@ -151,16 +151,16 @@ def _load_workflow_or_shipped(isolated_task: IsolatedTask) -> "Pipeline | str":
     folder = isolated_task.options.workspace
     try:
         if folder and folder.is_dir():
-            return Client(isolated_task.options).workflow(isolated_task.name, with_own_nodes=True)
+            return Client(isolated_task.options).load_workflow(isolated_task.name, with_own_nodes=True)
     except InterlockError:
         pass
-    return Client(replace(isolated_task.options, workspace=None)).workflow(isolated_task.name)
+    return Client(replace(isolated_task.options, workspace=None)).load_workflow(isolated_task.name)
 
 
 def _replay_run(isolated_task: IsolatedTask) -> dict[str, Any]:
-    from interlock.engine.client.travel import replay_beside_record
+    from interlock.engine.client.travel import compare_replay_with_record
 
-    return replay_beside_record(
+    return compare_replay_with_record(
         Client(isolated_task.options), isolated_task.name, isolated_task.given.get("swap") or None
     )
 
@@ -169,7 +169,7 @@ def _export_run(isolated_task: IsolatedTask) -> dict[str, Any]:
     from interlock.cli.render.export import export_run
 
     client = Client(isolated_task.options)
-    return {"text": export_run(client.run(isolated_task.name), isolated_task.given["format"])}
+    return {"text": export_run(client.find_run(isolated_task.name), isolated_task.given["format"])}
 
 
 _TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {

@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.engine.client import Decision
-from interlock.engine.client.cancel import cancel_named_run
+from interlock.engine.client.cancel import cancel_run_by_name
 from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
 from interlock.web import drive_process
 from interlock.web.endpoints import (
@@ -53,7 +53,7 @@ def _require_folder(path: object) -> Path:
 
 async def decide_requests(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
-    waiting = {one.id: one.fields for one in page.client.requests(row.run)}
+    waiting = {one.id: one.fields for one in page.client.waiting_requests(row.run)}
     decisions = given.get("decisions")
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
@@ -62,8 +62,8 @@ async def decide_requests(page: PageContext, request: Request) -> Any:
         for one in cast("list[Any]", decisions)
     ]
     if row.queue is None and row.status != "running":  # the server drives it on
-        await asyncio.to_thread(page.client.check_driven_here, row.run)
-    await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
+        await asyncio.to_thread(page.client.check_run_drivable, row.run)
+    await asyncio.to_thread(page.client.record_decisions, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_from_path(page.client, request).status != "running":
         await page.resumer.resume_run(row, None, build_submission(page.options, {}, request.state.person))
@@ -100,7 +100,7 @@ async def stop_run(page: PageContext, request: Request) -> Any:
         await asyncio.to_thread(drive_process.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
-    found = await asyncio.to_thread(cancel_named_run, page.options, row.run, person.name)
+    found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
         await page.resumer.resume_run(row, None, build_submission(page.options, {}, person))
     return {"run": row.run, "became": found.became}
@@ -116,8 +116,8 @@ def _read_step(body: Mapping[str, Any], run: str) -> int | None:
 async def fork_run(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
     step, here = _read_step(given, row.run), bool(given.get("in_place"))
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    made = await asyncio.to_thread(lambda: page.client.fork_run(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
 
@@ -127,8 +127,8 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
     step = _read_step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    found = await asyncio.to_thread(page.client.rewind, row.run, step)
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    found = await asyncio.to_thread(page.client.plan_rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
     return {"run": (await asyncio.to_thread(found.forked)).run}
@@ -137,6 +137,6 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
 async def undo_changes(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
     call = given.get("call")
-    await asyncio.to_thread(page.client.check_folder_here, row.run)
-    changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))
+    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    changed = await asyncio.to_thread(page.client.undo_changes, row.run, None if call is None else str(call))
     return {"changed": [change._asdict() for change in changed]}

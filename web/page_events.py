@@ -83,7 +83,7 @@ async def _stream_store_changes(client: Client) -> AsyncGenerator[bytes]:
             now = time.monotonic()
             if is_changed:
                 due = True
-                found = tuple([one.id for one in await asyncio.to_thread(client.requests)])
+                found = tuple([one.id for one in await asyncio.to_thread(client.waiting_requests)])
                 if found != waiting:
                     waiting, told = found, 0.0
             if due and now - told >= _CALM_S:
@@ -95,7 +95,7 @@ async def _stream_store_changes(client: Client) -> AsyncGenerator[bytes]:
 
 
 async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
-    async with aclosing(client.follow(run, cursor)) as found:
+    async with aclosing(client.follow_events(run, cursor)) as found:
         async for event, place in found:
             data: dict[str, Any]
             if isinstance(event, RunStanding):

@@ -67,16 +67,16 @@ def list_runs(page: PageContext, request: Request) -> Any:
         page.resumer.with_starting_status(row) for row, text in about if all(word in text for word in words)
     ]
     shown = found[first : first + _PAGE]
-    waits = page.client.no_worker(shown)
+    waits = page.client.missing_worker_line(shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
 def list_requests(page: PageContext, request: Request) -> Any:
     run = request.query_params.get("run")
-    if run and page.client.exact(run) is None:
+    if run and page.client.find_exact_run(run) is None:
         raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
-    waiting = page.client.requests(run)
-    rows = {name: page.client.exact(name) for name in {one.run for one in waiting}}
+    waiting = page.client.waiting_requests(run)
+    rows = {name: page.client.find_exact_run(name) for name in {one.run for one in waiting}}
     return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
@@ -101,10 +101,10 @@ def get_request(page: PageContext, request: Request) -> Any:
     """One request with what led to it; or what became of it."""
     client, name = page.client, request.path_params["id"]
     run = name.rpartition("-")[0]
-    row = client.exact(run)
+    row = client.find_exact_run(run)
     if row is None:
         raise RefusedError(404, f"There is no request {name!r}. Its run may have been deleted.")
-    one = next((one for one in client.requests(run) if one.id == name), None)
+    one = next((one for one in client.waiting_requests(run) if one.id == name), None)
     if one is None:
         became = client.past_requests(run).get(name, "This request no longer waits.")
         return {
@@ -113,7 +113,7 @@ def get_request(page: PageContext, request: Request) -> Any:
             "title": row.title,
             "status": page.resumer.with_starting_status(row).status,
         }
-    told = client.told(run)
+    told = client.read_events(run)
     return {
         **_request_json(one._asdict(), row),
         "prompt": _last_prompt(told) or row.title,
@@ -149,8 +149,10 @@ def _progress_lines(row: RunRow, events: Sequence[Any]) -> list[str]:
 def get_request_file(page: PageContext, request: Request) -> Any:
     """Return the whole file that a request would change, as it is now, if the run's own tools may read it."""
     client, name = page.client, request.path_params["id"]
-    one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
-    row = one and client.exact(one.run)
+    one = next(
+        (one for one in client.waiting_requests(name.rpartition("-")[0] or None) if one.id == name), None
+    )
+    row = one and client.find_exact_run(one.run)
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
@@ -158,7 +160,7 @@ def get_request_file(page: PageContext, request: Request) -> Any:
         why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
         raise RefusedError(422, f"It isn't shown: {why}")
     try:
-        return PlainTextResponse(client.file_text(row.run, path, _FILE))
+        return PlainTextResponse(client.read_file_text(row.run, path, _FILE))
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
@@ -189,7 +191,7 @@ async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
 
 async def get_run_diagram(page: PageContext, request: Request) -> Any:
     row = await _run_with_loadable_graph(page, request)
-    path = await asyncio.to_thread(page.client.graph_path, row.run)
+    path = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.has_session_hooks)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
@@ -198,9 +200,9 @@ async def get_run_path(page: PageContext, request: Request) -> Any:
     """Return what the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = await _run_with_loadable_graph(page, request)
     step = read_query_step(request, row.run)
-    whole = await asyncio.to_thread(page.client.graph_path, row.run)
+    whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.has_session_hooks)
-    marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.mark_drawing, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
@@ -228,9 +230,9 @@ def get_run(page: PageContext, request: Request) -> Any:
         **row._asdict(),
         "ended": row.status in ENDED,
         "trouble": page.client.describe_trouble(row),
-        "costs": page.client.costs(row.run),
+        "costs": page.client.model_costs(row.run),
         "resume": f"interlock resume {row.run}",
-        "no_worker": page.client.no_worker([row]),
+        "no_worker": page.client.missing_worker_line([row]),
     }
 
 
@@ -284,11 +286,11 @@ def get_state(page: PageContext, request: Request) -> Any:
     """Return the state after a step, and what the keys that it changed held before."""
     client, run = page.client, run_from_path(page.client, request).run
     step = read_query_step(request, run)
-    values = client.state(run, step)
+    values = client.masked_state(run, step)
     there = [one.step for one in client.checkpoints(run)]
     at = there[-1] if step is None else step
     earlier = [number for number in there if number < at]
-    before = client.state(run, earlier[-1]) if earlier else {}
+    before = client.masked_state(run, earlier[-1]) if earlier else {}
     changed = {
         key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
     }
@@ -311,7 +313,7 @@ def get_diff(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     until = read_query_step(request, row.run)
     try:
-        return {"diff": page.client.diff(row.run, until=until)}
+        return {"diff": page.client.diff_files(row.run, until=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
-from interlock.engine.client.rate_limits import QueuedTurn, leave_stale_turns
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
+from interlock.engine.client.fleet import QueuedTurn, give_up_stale_turns
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_process import AdoptedProcess
 
@@ -28,7 +28,7 @@ class RateLimits:
     def release_turns_except(self, kept_runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
-            leave_stale_turns(self._home, kept_runs)
+            give_up_stale_turns(self._home, kept_runs)
 
     async def wait_for_turn(
         self,
@@ -78,7 +78,7 @@ class RateLimits:
 
     def has_or_awaits_turn(self, run: str) -> bool:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and QueuedTurn(self._home, run).stands()
+        return self._counts and QueuedTurn(self._home, run).is_waiting_or_driven()
 
     async def release_turn(self, run: str) -> None:
         """Let whoever waits go on."""

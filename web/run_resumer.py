@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.cli.warm.fork_client import Child
-from interlock.engine.client import Client, Options, RunRow, rate_limits, served
+from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_process
@@ -62,7 +62,7 @@ class RunResumer:
             )
         about = {"status": "pending", "prompt": prompt, "workflow": row.workflow}
         body = {**about, "submitted": submission, "server": self._me}
-        served.serve(self._home, "prompt", row.run, body, run=row.run)
+        api_rows.serve(self._home, "prompt", row.run, body, run=row.run)
         began = asyncio.get_running_loop().create_future()
         self._schedule_drive(row.run, began)
         return await began
@@ -76,7 +76,7 @@ class RunResumer:
             or run in self._going
             or self._find_stored_prompt(run) is not None
         ):
-            row = self._client.exact(run)
+            row = self._client.find_exact_run(run)
             if (row and row.status == "running") or time.monotonic() > until:
                 break
             await asyncio.sleep(LOOK_S)
@@ -84,16 +84,16 @@ class RunResumer:
 
     def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left."""
-        for one in served.all_served(self._home, "prompt"):
+        for one in api_rows.all_served(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
                     and not self._turns.has_or_awaits_turn(one.id)
                 ):
-                    served.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    api_rows.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
-                served.change(self._home, "prompt", one.id, {"server": self._me})
+                api_rows.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
                 self._schedule_drive(one.id, nobody)
@@ -109,17 +109,17 @@ class RunResumer:
             await self._drive_within_limits(run, started)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        served.unserve(self._home, "prompt", run)
+        api_rows.unserve(self._home, "prompt", run)
         await self._turns.release_turn(run)
         if failure and not started.done():
             started.set_exception(failure)
         elif failure:
-            rate_limits.record_failure(self._home, run, failure)
+            fleet.record_drive_error(self._home, run, failure)
 
     async def _drive_within_limits(self, run: str, started: "asyncio.Future[str]") -> None:
         def report_wait(waits: str) -> None:
             if waits and not started.done():
-                served.change(self._home, "prompt", run, {"stands": True})
+                api_rows.change(self._home, "prompt", run, {"stands": True})
             if not started.done():
                 started.set_result(waits)
 
@@ -132,18 +132,18 @@ class RunResumer:
             await self._turns.wait_for_exit_or_cancel(run, process)
             if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
-            served.change(self._home, "prompt", run, {"status": "pending"})
+            api_rows.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release_turn(run)
 
-    async def _start_process(self, prompt_row: served.Served) -> Child:
+    async def _start_process(self, prompt_row: api_rows.Served) -> Child:
         def record_process(child: Child) -> None:
             process = [*drive_process.child_process_identity(child)]
-            served.change(self._home, "prompt", prompt_row.id, {"status": "started", "process": process})
+            api_rows.change(self._home, "prompt", prompt_row.id, {"status": "started", "process": process})
 
         work = drive_process.DriveJob(
             self._options, prompt_row.run, prompt=prompt_row.body["prompt"], within_limits=True
         )
         return await drive_process.start_drive(work, record_process)
 
-    def _find_stored_prompt(self, run: str) -> served.Served | None:
-        return served.served(self._home, "prompt", run)
+    def _find_stored_prompt(self, run: str) -> api_rows.Served | None:
+        return api_rows.served(self._home, "prompt", run)

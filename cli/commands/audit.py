@@ -81,7 +81,7 @@ def _read_records(args: Args) -> Iterator[dict[str, Any]]:
 def _resolve_run_or_removed(client: Client, name: str) -> str:
     """Its id; a run that was removed has records, too."""
     try:
-        return client.run(name).run
+        return client.find_run(name).run
     except UserError:
         if not any(client.audit_records(run=name)):
             raise

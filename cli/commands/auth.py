@@ -100,17 +100,17 @@ def _format_models(found: list[str]) -> str:
 
 def _set_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
-        can_test,
+        can_test_provider,
         check_provider,
-        missing_package,
+        missing_package_message,
         shadowing_variable,
-        store_credentials,
+        try_and_store_credentials,
     )
 
-    is_tried = can_test(check_provider(provider))
+    is_tried = can_test_provider(check_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
     key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
-    found = store_credentials(options, provider, key, url)
+    found = try_and_store_credentials(options, provider, key, url)
     what = (
         f"{provider} works: {_format_models(found)}"
         if is_tried
@@ -119,7 +119,7 @@ def _set_credentials(options: Options, provider: str, url: str) -> None:
     result_paint().print_line(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
     if name := shadowing_variable(options, provider):
         remark_paint().print_line(f"warning: {name} in the environment overrides it. Unset it.")
-    if missing := missing_package(provider):
+    if missing := missing_package_message(provider):
         remark_paint().print_line(f"warning: {missing}")
 
 

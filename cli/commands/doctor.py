@@ -10,13 +10,14 @@ from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import print_json, result_paint
 from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
-from interlock.engine.client.doctor import (
+from interlock.engine.client.health import (
+    Finding,
     check_effects,
     check_machine,
     check_settings,
     check_state,
+    examine_and_repair_store,
 )
-from interlock.engine.client.health import Finding, examine_store
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 
@@ -69,6 +70,6 @@ def _audit_findings(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
     with show_spinner("store") as show:
         try:
-            yield from examine_store(home, lambda progress: show(format_progress(progress)))
+            yield from examine_and_repair_store(home, lambda progress: show(format_progress(progress)))
         except InterlockError as error:
             yield Finding("problem", "store", str(error))

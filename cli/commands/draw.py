@@ -62,7 +62,7 @@ def _parse_node_groups(text: str) -> tuple[str, ...]:
     flag_argument("--skip-trust", "trust that folder for this command only"),
 )
 def diagram(args: Args) -> int | None:
-    run = Client.for_this_user().run(args.run) if args.run else None
+    run = Client.for_this_user().find_run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError(
@@ -82,7 +82,7 @@ def diagram(args: Args) -> int | None:
         options = options_for_folder(args)
         if run and not args.workspace and (place := Path(run.workspace)).is_dir():
             options = replace(options, workspace=place)
-        chosen = Client(options).workflow(workflow, with_own_nodes=True)
+        chosen = Client(options).load_workflow(workflow, with_own_nodes=True)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):
@@ -128,10 +128,10 @@ def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str
     flag_argument("-o --output FILE", "output file; its extension sets the format", type=Path),
 )
 def export(args: Args) -> int | None:
-    run = Client.for_this_user().run(args.run)
+    run = Client.for_this_user().find_run(args.run)
     shape = args.format or _format_from_extension(args.output, _EXPORTED)
     data = (
-        Client.for_this_user().patch(run.run)
+        Client.for_this_user().read_patch(run.run)
         if shape == "patch"
         else export_run(run, shape).encode(errors="replace")
     )

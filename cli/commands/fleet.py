@@ -17,7 +17,7 @@ from interlock.cli.parsing import (
 from interlock.cli.render.live_calls import call_mark_and_colour
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.cancel import cancel_named_run as cancel_run
+from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
 from interlock.engine.client.event_lines import call_facts
 from interlock.engine.client.fleet import (
     Delivery,
@@ -38,8 +38,8 @@ _TIMED_OUT = 124
 @declare_arguments(Parser.add_run_argument, flag_argument("-f --follow", "follow the run"))
 def logs(args: Args) -> int:
     client = Client(Options(home=state_home()))
-    run = client.run(args.run)
-    if args.follow and (waits := client.no_worker([run])):
+    run = client.find_run(args.run)
+    if args.follow and (waits := client.missing_worker_line([run])):
         remark_paint().print_line(waits)
     return asyncio.run(_follow_run(client, run.run, keeps_following=args.follow))
 
@@ -50,12 +50,12 @@ async def _follow_run(client: Client, run: str, *, keeps_following: bool) -> int
     cursor = away = ""
     while True:
         try:
-            async for told in client.follow(run, cursor):
+            async for told in client.follow_events(run, cursor):
                 cursor = told.cursor or cursor
                 if not isinstance(told.event, RunStanding):
                     _print_event(told.event)
                 elif told.event.status not in _BUSY:
-                    row = client.run(run)
+                    row = client.find_run(run)
                     remark_paint().print_line(
                         f"Run {run} is {_status_text(row)}" + ("" if row.error else ".")
                     )
@@ -95,8 +95,8 @@ def _print_event(event: Event) -> None:
 )
 def wait(args: Args) -> int:
     client = Client.for_this_user()
-    names = [client.run(name).run for name in args.runs]
-    if waits := client.no_worker(client.named_runs(names)):
+    names = [client.find_run(name).run for name in args.runs]
+    if waits := client.missing_worker_line(client.named_runs(names)):
         remark_paint().print_line(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
     left, away = [*names], ""
@@ -149,7 +149,7 @@ def _status_text(row: RunRow | None) -> str:
 
 
 def _exit_code_of_run(client: Client, run: str) -> int:
-    row = client.run(run)
+    row = client.find_run(run)
     # One that is done and couldn't be delivered has failed.
     outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
     return next((EXIT_CODES[why] for why in (row.end_reason, outcome, row.status) if why in EXIT_CODES), 1)
@@ -202,7 +202,7 @@ def limits(args: Args) -> None:
         if kind == "model" and "runs" in given:
             raise UserError("--runs is for a user or a workflow: a run may ask several models.")
         if kind == "workflow" and name != "*":
-            Client(Options(home=state_home())).workflow(name)
+            Client(Options(home=state_home())).load_workflow(name)
         if given:
             return fleet.set_limit(kind, name, given)
     elif given or args.remove:

@@ -146,9 +146,9 @@ def memory(args: Args) -> int | None:
 
 
 def _show_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folder_contents import read_memory
+    from interlock.engine.client.folder_contents import load_memory_files
 
-    files = read_memory(root)
+    files = load_memory_files(root)
     if args.json:
         return print_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
@@ -168,5 +168,5 @@ def _show_memory(args: Args, root: Path) -> None:
 def _add_memory(args: Args, root: Path) -> None:
     from interlock.engine.client.folder_contents import add_memory_line
 
-    file, is_new = add_memory_line(root, " ".join(args.text), everywhere=vars(args)["global"])
+    file, is_new = add_memory_line(root, " ".join(args.text), for_all_folders=vars(args)["global"])
     result_paint().print_line(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -57,7 +57,7 @@ def _has_own_workflows(options: Options) -> bool:
     flag_argument("--json", "no effect; the output is always JSON"),
 )
 def schema(args: Args) -> None:
-    workflow = Client(options_for_folder(args)).workflow(args.workflow)
+    workflow = Client(options_for_folder(args)).load_workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
     return print_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
@@ -156,7 +156,7 @@ def agents(args: Args) -> int | None:
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def models(args: Args) -> None:
-    from interlock.engine.client.offered_models import list_model_rows, price_table_version
+    from interlock.engine.client.credentials import list_model_rows, price_table_version
 
     rows, problems = list_model_rows(options_for_folder(args))
     print_warnings(problems)

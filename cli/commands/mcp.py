@@ -178,10 +178,14 @@ def _server_detail_lines(view: Shown) -> Iterator[str]:
 def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folder_contents import write_mcp_server
+    from interlock.engine.client.folder_contents import check_and_write_mcp_server
 
     file = _settings_file(args)
-    took = "replaced" if write_mcp_server(file, args.name, _server_settings(args), Path.cwd()) else "added"
+    took = (
+        "replaced"
+        if check_and_write_mcp_server(file, args.name, _server_settings(args), Path.cwd())
+        else "added"
+    )
     trusted = args.scope == "user" or read_configuration(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
@@ -264,7 +268,7 @@ def _serve_workflows(args: Args) -> None:
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_for_folder(args, model=args.model, approval_mode=args.approval_mode))
-    asyncio.run(serve_mcp(name_tools([client.workflow(name) for name in named or PIPELINES]), client))
+    asyncio.run(serve_mcp(name_tools([client.load_workflow(name) for name in named or PIPELINES]), client))
 
 
 def _settings_file(args: Args) -> Path:

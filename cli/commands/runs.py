@@ -56,7 +56,7 @@ def runs(args: Args) -> int | None:
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
-        return _delete_runs(client, [client.run(name) for name in args.action[1:]])
+        return _delete_runs(client, [client.find_run(name) for name in args.action[1:]])
     most = _list_limit(args)
     rows = client.runs(args.status, None if most is None else most + 1, args.offset)
     shown = rows[:most]
@@ -69,7 +69,7 @@ def runs(args: Args) -> int | None:
     print_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
-    if waits := client.no_worker(shown):
+    if waits := client.missing_worker_line(shown):
         remark_paint().print_line(waits)
     return _print_hint_at_more(args, rows, shown, "runs")
 
@@ -105,7 +105,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
-        for line in client.remove(row.run):
+        for line in client.remove_run(row.run):
             remark_paint().print_line(f"{line} It was left as it is.")
         remark_paint().print_line(f"Deleted run {row.run}.")
 
@@ -121,9 +121,9 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
 )
 def approvals(args: Args) -> None:
     client = Client.for_this_user()
-    row = client.run(args.run) if args.run else None
+    row = client.find_run(args.run) if args.run else None
     most = None if row else _list_limit(args)
-    found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
+    found = client.waiting_requests(row.run if row else None, None if most is None else most + 1, args.offset)
     names = [*dict.fromkeys(request.run for request in found)]
     shown = names[:most]
     of_these = {*shown}
@@ -167,7 +167,7 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
 )
 def history(args: Args) -> int | None:
     client = Client.for_this_user()
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if args.json:
         points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
@@ -213,9 +213,9 @@ def diff(args: Args) -> int | None:
         return _show_file_diff(client, args)
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
-    run = client.run(args.run).run
-    old, new = (client.state(run, step) for step in args.steps)
-    before, after = (client.messages(run, state) for state in (old, new))
+    run = client.find_run(args.run).run
+    old, new = (client.masked_state(run, step) for step in args.steps)
+    before, after = (client.read_messages(run, state) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     changes = _changed_state_keys(old, new)
     if args.json:
@@ -237,10 +237,10 @@ def _show_file_diff(client: Client, args: Args) -> None:
     """The diff of all the run's calls combined, without changes others made to other files."""
     from interlock.cli.commands.travel import warn_about_unrestorable_files
 
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     warn_about_unrestorable_files(client, run.run)
     paint = result_paint()
-    text = client.diff(run.run, args.call)
+    text = client.diff_files(run.run, args.call)
     if args.json:
         print_json({"run": run.run, "diff": text})
     elif text:

@@ -94,7 +94,7 @@ def _add_schedule(args: Args) -> None:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")
     args.detach = True
     client = Client(replace(workflow_run_options(args), schedule=when))
-    with client.diagnosed():
+    with client.explain_store_errors():
         made = client.start_sync(_workflow_address_for_worker(args, workflow), read_run_input(args, workflow))
     result_paint().print_line(made.run)
     remark_paint().print_line(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")

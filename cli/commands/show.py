@@ -29,7 +29,7 @@ from interlock.engine.client.decision_lines import (
     call_status,
     deciders_line,
     decision_line,
-    decision_words,
+    describe_choice,
     format_clock,
 )
 from interlock.engine.client.requests import brief_arguments
@@ -60,7 +60,7 @@ def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     made = client.calls(run)
     if not made:
-        waits = f" yet. To see what waits: interlock approvals {run}" if client.requests(run) else "."
+        waits = f" yet. To see what waits: interlock approvals {run}" if client.waiting_requests(run) else "."
         yield f"Run {run} has made no calls{waits}"
     for number_, call in enumerate(made, 1):
         yield from call_detail_lines(number_, call, paint)
@@ -118,7 +118,7 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 )
 def show(args: Args) -> int | None:
     client = Client.for_this_user()
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     if args.verify:
         return _report_damage(client, run.run, args.json)
     if args.dropped:
@@ -138,7 +138,7 @@ def show(args: Args) -> int | None:
 
 def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     made = client.calls(run)
-    call = client.call(run, name)
+    call = client.find_call(run, name)
     result = client.results(run).get(call.id, {})
     if as_json:
         return print_json({**call._asdict(), "result": result})
@@ -155,16 +155,16 @@ def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
         "path": root_node_path(taken),
         "stopped_in": client.stopped_in_nodes(run),
         "steps": [s._asdict() for s in taken],
-        "reasons": [r._asdict() for r in client.reasons(run.run)],
+        "reasons": [r._asdict() for r in client.route_reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
         "effects": [e._asdict() for e in client.effects(run.run)],
-        "models": client.models(run.run),
+        "models": client.model_usage(run.run),
         "agents": [a._asdict() for a in client.agents(run.run)],
-        "undone": [one._asdict() for one in client.undone(run.run)],
-        "answered": list(client.answered(run.run)),
-        "output": {} if run.workflow in _TALKING else client.output(run.run),
-        "pending_approvals": [r.fields for r in client.requests(run.run)],
-        "no_worker": client.no_worker([run]),
+        "undone": [one._asdict() for one in client.undone_changes(run.run)],
+        "answered": list(client.answered_requests(run.run)),
+        "output": {} if run.workflow in _TALKING else client.load_output(run.run),
+        "pending_approvals": [r.fields for r in client.waiting_requests(run.run)],
+        "no_worker": client.missing_worker_line([run]),
         "not_delivered": _undelivered_files(client, run),
     }
 
@@ -178,7 +178,7 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
     yield f"  in {where} · {times} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
-    if waits := client.no_worker([run]):
+    if waits := client.missing_worker_line([run]):
         yield paint(f"  {waits}", "red")
     if run.error:
         yield paint(f"  {to_one_line(str(run.error.get('message', '')))}", "red")
@@ -191,7 +191,9 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
         _plan_lines(client, run, paint),
         _label_first_line("tasks", _task_lines(client, run)),
         newest_call_lines(client, run.run, paint),
-        _label_first_line("undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone(run.run))),
+        _label_first_line(
+            "undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone_changes(run.run))
+        ),
         _label_first_line("effects", _effect_lines(client, run.run, paint)),
         _label_first_line("tokens", _token_lines(client, run.run)),
         _label_first_line("decided", _answered_request_lines(client, run.run)),
@@ -206,7 +208,7 @@ _TALKING = ("main", "plan", "task")
 
 
 def _output_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
-    if run.workflow not in _TALKING and (output := client.output(run.run)):
+    if run.workflow not in _TALKING and (output := client.load_output(run.run)):
         yield from _label_first_line("output", result_lines(run.workflow, output, paint))
 
 
@@ -252,7 +254,7 @@ def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
 def _reason_lines(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
-    for found in client.reasons(run):
+    for found in client.route_reasons(run):
         if label := _LABELS.get(found.node, ""):
             yield f"{label if label != shown else '':<8}{to_one_line(found.reason, 400)} (step {found.step})"
             shown = label
@@ -317,9 +319,12 @@ def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
 def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
     try:
-        state = client.state(run)
+        state = client.masked_state(run)
         # A batch updates the phase when its review begins, the run only when the batch is over.
-        return {**state, **{k: v for k, v in client.state_within(run).items() if k == "plan_phase"}}
+        return {
+            **state,
+            **{k: v for k, v in client.masked_tool_batch_state(run).items() if k == "plan_phase"},
+        }
     except UserError:
         return {}
 
@@ -333,7 +338,7 @@ def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 
 
 def _token_lines(client: Client, run: str) -> Iterator[str]:
-    for model, used in client.models(run).items():
+    for model, used in client.model_usage(run).items():
         counts = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
         cached = f", {format_amount(used['cached'])} cached" if used["cached"] else ""
         cost = "" if used["usd"] is None else f" · {format_dollars(used['usd'])}"
@@ -341,10 +346,10 @@ def _token_lines(client: Client, run: str) -> Iterator[str]:
 
 
 def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
-    for item in client.answered(run):
+    for item in client.answered_requests(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        word = "".join(decision_words(item["kind"], item["choice"]))
+        word = "".join(describe_choice(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{to_one_line(words, 60)}”" if words else "")
 
@@ -352,15 +357,15 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
 def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
         yield from pending_request_lines(
-            run.run, run.title, [r.fields for r in client.requests(run.run)], paint
+            run.run, run.title, [r.fields for r in client.waiting_requests(run.run)], paint
         )
     elif run.status == "interrupted" or (run.status == "cancelled" and not run.error):
         yield f"Resume it: {paint(f'interlock resume {run.run}', 'cyan')}"
 
 
 def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
-    state = client.state(run, step)
-    messages = client.messages(run, state)
+    state = client.masked_state(run, step)
+    messages = client.read_messages(run, state)
     if as_json:
         return print_json({"run": run, "step": step, "state": state, "messages": _message_fields(messages)})
     print_table([(key, to_one_line(str(value), 100)) for key, value in state.items()])
@@ -397,7 +402,7 @@ def _show_message(message: "Message", limit: int | None) -> None:
 
 
 def _report_damage(client: Client, run: str, as_json: bool) -> int:
-    problems = client.damage(run)
+    problems = client.find_damage(run)
     if as_json:
         print_json({"run": run, "problems": problems})
         return 1 if problems else 0

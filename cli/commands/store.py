@@ -56,9 +56,9 @@ def _copy_runs(args: Args) -> None:
     client = Client.for_this_user()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
-    from interlock.engine.client.fleet import copy_runs
+    from interlock.engine.client.fleet import copy_runs_to_store
 
-    names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
+    names = copy_runs_to_store(client.home, args.to, [client.find_run(name).run for name in args.runs])
     return remark_paint().print_line(f"Copied {', '.join(names)}. The runs here stay as they are.")
 
 
@@ -79,9 +79,13 @@ def _prune_runs(args: Args) -> None:
             "No limit is set, so nothing is deleted. Set store.keepDays or store.maxGb in ~/.interlock/settings.json,"
             " or give --keep-days or --max-gb."
         )
-    plan = client.prune_plan(time.time(), keep_days, max_gb)
-    gone = plan.due if args.dry_run else [*client.prune(plan)]
-    left = plan.size - sum(one.size for one in gone) if args.dry_run else sum(client.sizes().values())
+    plan = client.plan_pruning(time.time(), keep_days, max_gb)
+    gone = plan.due if args.dry_run else [*client.prune_runs(plan)]
+    left = (
+        plan.size - sum(one.size for one in gone)
+        if args.dry_run
+        else sum(client.state_directory_sizes().values())
+    )
     if args.json:
         runs = [one._asdict() for one in gone]
         return print_json(

@@ -40,7 +40,7 @@ def fork(args: Args) -> int | None:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
     client = Client.for_this_user()
     warn_about_unrestorable_files(client, args.run)
-    made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
+    made = client.fork_run(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
     return _report_fork(made, args.json)
 
 
@@ -69,8 +69,8 @@ def _report_fork(forked: "Forked", as_json: bool) -> None:
 )
 def rewind(args: Args) -> int | None:
     client, paint = Client.for_this_user(), remark_paint()
-    run = client.run(args.run)
-    rewound = client.rewind(run.run, args.at)
+    run = client.find_run(args.run)
+    rewound = client.plan_rewind(run.run, args.at)
     found = rewound.changes
     paint.print_lines(f"{paint(mark, CHANGE_COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
     if len(found) > _FILES_SHOWN:
@@ -90,8 +90,8 @@ def rewind(args: Args) -> int | None:
 @declare_arguments(Parser.add_run_argument, Parser.add_call_flag, Parser.add_json_flag)
 def undo(args: Args) -> None:
     client = Client.for_this_user()
-    run = client.run(args.run)
-    changed = client.undo(run.run, args.call)
+    run = client.find_run(args.run)
+    changed = client.undo_changes(run.run, args.call)
     warn_about_unrestorable_files(client, run.run)
     if args.json:
         return print_json(
@@ -127,7 +127,7 @@ def replay(args: Args) -> int | None:
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = remark_paint()
-    nodes = Client.for_this_user().live_nodes(args.run, args.until)
+    nodes = Client.for_this_user().list_live_nodes(args.run, args.until)
     paint.print_line("These nodes run again, with all that they do outside the graph:")
     paint.print_lines(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print_line("Answers of people and results of effect(…) come from the record.")
@@ -136,7 +136,7 @@ def _confirm_live_replay(args: Args) -> bool:
 
 
 def _replay_offline(args: Args) -> int:
-    found = Client.for_this_user().replay(args.run, args.until, args.swap, live=args.live)
+    found = Client.for_this_user().replay_run(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -169,7 +169,7 @@ def _replay_with_model(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()
-    found = Client.for_this_user().replay_with(args.run, args.model, args.until, [view] if view else ())
+    found = Client.for_this_user().replay_with_model(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
@@ -227,7 +227,7 @@ def _compared_path_lines(paths: Any) -> Iterator[str]:
 )
 def import_(args: Args) -> None:
     client, options = Client.for_this_user(), run_options_from(args)
-    run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
+    run = client.find_run(client.adopt_thread(args.workflow, args.source, args.thread, options))
     if args.json:
         return print_json({"run": run.run, "status": run.status, "step": run.step})
     paint = result_paint()

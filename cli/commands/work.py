@@ -67,7 +67,7 @@ def prompt(args: Args) -> int | None:
     options = run_options_from(args, is_resumed=bool(args.latest or args.resume))
     found, client = None, Client(options)
     if args.latest or args.resume:
-        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
+        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.find_run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _should_open_session(args):
@@ -116,7 +116,7 @@ class RunParser(Parser):
 
     def add_flags_from_words(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
-        self.workflow = Client(options_for_folder(first)).workflow(first.workflow)
+        self.workflow = Client(options_for_folder(first)).load_workflow(first.workflow)
         self.own = tuple(add_input_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
@@ -226,7 +226,7 @@ def resume(args: Args) -> int | None:
         run_options_from(args, is_resumed=True), new_rules=args.new_rules, compress=args.compress
     )
     client = Client(options)
-    run = client.run(args.run)
+    run = client.find_run(args.run)
     prompt = read_follow_up_prompt(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
     decisions = _read_decisions(args, client, run.run) if args.decisions else []
     view = make_view(args, run.title, [d.approval for d in decisions])
@@ -234,7 +234,7 @@ def resume(args: Args) -> int | None:
 
 
 def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
-    waiting = [request.fields for request in client.requests(run)]
+    waiting = [request.fields for request in client.waiting_requests(run)]
     why = "" if waiting else client.why_nothing_waits(run)
     return build_decisions(args.decisions, waiting, client.past_requests(run), why)
 

@@ -20,8 +20,14 @@ from interlock.cli.render.output import (
     shorten,
     to_one_line,
 )
+from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call, Client, Options, RunRow
-from interlock.engine.client.decision_lines import call_status, deciders_line, decision_words, format_clock
+from interlock.engine.client.decision_lines import (
+    call_status,
+    deciders_line,
+    describe_choice,
+    format_clock,
+)
 from interlock.engine.client.requests import brief_arguments, request_headline
 from interlock.state.context import UNDONE
 from interlock.state.entry_points import has_part
@@ -50,15 +56,15 @@ def draw_graph(
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
-        life = Client.for_this_user().life(run.run, workflow, call) if run else None
+        life = Client.for_this_user().read_lifecycle(run.run, workflow, call) if run else None
         return render_diagram(workflow, image_format, depth, life=life)
-    path = Client.for_this_user().graph_path(run.run, _open_request_lines(run.run)) if run else None
+    path = Client.for_this_user().read_graph_path(run.run, _open_request_lines(run.run)) if run else None
     return render_diagram(workflow, image_format, depth, path, show=node_groups or GROUPS)
 
 
 def _open_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
-    requests = Client.for_this_user().requests(run)
+    requests = Client.for_this_user().waiting_requests(run)
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
         lines += [
@@ -80,12 +86,12 @@ def _wrap_reason(text: str) -> list[str]:
 
 def export_run(run: RunRow, export_format: str) -> str:
     """A run's export as html, md or json."""
-    record = Client.for_this_user().export(run.run)
+    record = Client.for_this_user().export_record(run.run)
     if export_format == "json":
         return to_visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
-        workflow = Client(options).workflow(run.workflow, with_own_nodes=True)
+        workflow = Client(options).load_workflow(run.workflow, with_own_nodes=True)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     # Without the folder that draws, everything else of the run is exported.
@@ -241,7 +247,7 @@ def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
-    decision = "".join(decision_words(item["kind"], item["choice"]))
+    decision = "".join(describe_choice(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
     return format_clock(item["at"]), item["by"], item["tool_name"], words
 
@@ -312,7 +318,6 @@ def _diff_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
-    from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
     plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())

@@ -24,8 +24,8 @@ from interlock.engine.client.requests import (
     brief_arguments,
     describe_request,
     find_alike_outcomes,
-    request_name,
-    reviewed_plan,
+    plan_under_review,
+    request_number_or_id,
 )
 
 PREVIEW_LINES = 120
@@ -125,11 +125,13 @@ def _grouped_outcome_lines(
     name = to_one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
     yield f"  Why: {describe_request(requests[0]).why}"
-    width = max(len(request_name(request)) for request in requests)
+    width = max(len(request_number_or_id(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
         about = brief_arguments(request["args"])
         about = about if limit is None else shorten(about, HEADLINE)
-        yield f"    {request_name(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
+        yield f"    {request_number_or_id(request):>{width}}  {about}   " + paint(
+            f"[{request['id']}]", "cyan"
+        )
     if limit is not None and len(requests) > limit // _OF_GROUP:
         left = len(requests) - limit // _OF_GROUP
         yield paint(f"    … {left:,} more{hidden_hint}", "yellow")
@@ -178,7 +180,7 @@ def _detail_lines(view: RequestView, paint: Paint) -> Iterator[str]:
 
 def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every way to answer a request."""
-    start, name = f"interlock resume {run}", request_name(request)
+    start, name = f"interlock resume {run}", request_number_or_id(request)
     rows: list[tuple[str, str]] = []
     for way in answer_choices(request):
         if way.takes == "text":
@@ -190,8 +192,13 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
             flag, label = ALWAYS[way.choice]
             rows.append((label, f"{start} --approve {name} {flag}"))
         elif way.choice == "modify":
+<<<<<<< HEAD
             keys = ("plan", "approval_mode") if reviewed_plan(request) else request["args"]
             how = f"(in your editor; or {name}=JSON: {', '.join(map(to_one_line, keys))})"
+=======
+            keys = ("plan", "approval_mode") if plan_under_review(request) else request["args"]
+            how = f"(in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})"
+>>>>>>> main
             rows.append(("change it", f"{start} --edit {name}   {how}"))
         elif way.choice == "reject":
             rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
@@ -205,12 +212,12 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 def _combined_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
     start = f"interlock resume {run}"
-    approvals = [request_name(r) for r in requests if r["kind"] == "approval"]
+    approvals = [request_number_or_id(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) > 1:
         mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
         yield f"All at once:  {paint(f'{start} --approve all', 'cyan')}"
         yield f"Or each:      {paint(f'{start} {mixed}', 'cyan')}"
-    outcomes = [request_name(r) for r in requests if r["kind"] == "outcome"]
+    outcomes = [request_number_or_id(r) for r in requests if r["kind"] == "outcome"]
     if len(outcomes) > 1:
         yield f"Do all again:  {paint(f'{start} --answer all=redo', 'cyan')}"
         yield f"Leave all:     {paint(f'{start} --answer all=skip', 'cyan')}"

@@ -29,9 +29,9 @@ from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
     call_facts,
-    call_line,
+    call_summary_line,
     custom_event_line,
-    event_notice,
+    event_notice_line,
 )
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.services.process.stdout import own_stdout
@@ -152,7 +152,7 @@ class TextView(View):
     def _show_event(self, event: Event) -> None:
         if isinstance(event, AgentBlocked) and not event.agent:
             self._flush_intermediate_text()  # a blocked answer isn't the result
-        if line := event_notice(event, self._verbose):
+        if line := event_notice_line(event, self._verbose):
             self._print_line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
@@ -313,7 +313,7 @@ class ToolCallPrinter:
 
     def record_call(self, event: ToolUse | ToolStart) -> None:
         """Record a call that was requested or started; its arguments may have been changed in between."""
-        self._calls[event.agent, event.tool_id] = RunningCall(call_line(event))
+        self._calls[event.agent, event.tool_id] = RunningCall(call_summary_line(event))
 
     def print_output(self, event: ToolOutput) -> None:
         call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(to_one_line(event.tool_id)))
@@ -333,7 +333,7 @@ class ToolCallPrinter:
         mark, style = call_mark_and_colour(event)
         facts = "".join(f" · {fact}" for fact in call_facts(event))
         less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
-        line = self._cut_to_width(self._cut_to_width(call_line(event), less + 2) + facts)
+        line = self._cut_to_width(self._cut_to_width(call_summary_line(event), less + 2) + facts)
         self._line(f"{self._paint(mark, style)} {line}")
 
     def _print_output_line(self, line: str) -> None:

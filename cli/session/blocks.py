@@ -18,7 +18,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.event_lines import agent_end_line, call_facts, call_line
+from interlock.engine.client.event_lines import agent_end_line, call_facts, call_summary_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -78,7 +78,9 @@ def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -
     mark, colour = call_mark_and_colour(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
-    what = Text.assemble((mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_line(event)))
+    what = Text.assemble(
+        (mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_summary_line(event))
+    )
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
     fits = what.cell_len + short.cell_len + details.cell_len <= width
@@ -288,7 +290,7 @@ class DriveProgress:
             call.printed.add_output(event.text)
             return
         call = self._calls[key] = _make_call(
-            event.agent, mark_shell_command(event.tool_name, call_line(event)), now
+            event.agent, mark_shell_command(event.tool_name, call_summary_line(event)), now
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):

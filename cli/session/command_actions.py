@@ -19,7 +19,7 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import RunRow, choices, travel
-from interlock.engine.client.context_window import measure_window
+from interlock.engine.client.context_window import measure_context_window
 from interlock.engine.client.file_changes import FileChange
 from interlock.engine.client.requests import brief_arguments
 from interlock.services.config.formats import edit_json_settings
@@ -50,14 +50,14 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
 
 
 async def show_statistics(session: Session, _: str) -> None:
-    run = session.client.run(session.this_run)
-    used = await to_thread(lambda: session.client.costs(run.run))
+    run = session.client.find_run(session.begun_run)
+    used = await to_thread(lambda: session.client.model_costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
     session.screen.show_renderable(Text("\n".join(lines)))
 
 
 async def show_context_window(session: Session, _: str) -> None:
-    found = await to_thread(lambda: measure_window(session))
+    found = await to_thread(lambda: measure_context_window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
     for source, tokens in found.sources:
@@ -97,7 +97,7 @@ async def copy_last_answer(session: Session, _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain_terminal():
         raise UserError("This terminal has no clipboard that a program can reach.")
-    text = await to_thread(lambda: travel.last_answer(session))
+    text = await to_thread(lambda: travel.newest_model_text(session))
     if not text:
         raise UserError("There is no answer to copy yet.")
     output = get_app().output
@@ -232,7 +232,7 @@ def read_run_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[N
     """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
-            row.text.extend(travel.read_said_texts(session, row.value))
+            row.text.extend(travel.read_texts_of_person_and_model(session, row.value))
         yield
 
 
@@ -249,8 +249,8 @@ async def fork_run(session: Session, argument: str) -> None:
     if not argument.strip():
         await travel.fork_conversation(session)
         return
-    run, step = session.this_run, _parse_step(argument, "/fork")
-    made = await to_thread(lambda: session.client.fork(run, step))
+    run, step = session.begun_run, _parse_step(argument, "/fork")
+    made = await to_thread(lambda: session.client.fork_run(run, step))
     session.screen.show_note(
         f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
         f"Go on: interlock resume {made.run}"
@@ -295,7 +295,7 @@ def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
 
 
 async def undo_changes(session: Session, argument: str) -> None:
-    run, call = session.this_run, None if argument.strip() == "all" else argument.strip()
+    run, call = session.begun_run, None if argument.strip() == "all" else argument.strip()
     if call is not None:
         about = call
         if not call:

@@ -86,7 +86,7 @@ async def _run_memory_command(session: Session, arguments: str) -> None:
 def _prepend_this_run(session: Session, typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
-    return typed if named else [session.this_run, *typed]
+    return typed if named else [session.begun_run, *typed]
 
 
 def _diff_arguments(session: Session, typed: list[str]) -> list[str]:
@@ -95,7 +95,7 @@ def _diff_arguments(session: Session, typed: list[str]) -> list[str]:
 
 
 def _export_arguments(session: Session, typed: list[str]) -> list[str]:
-    run = session.this_run
+    run = session.begun_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
@@ -366,7 +366,7 @@ def is_slash_command(line: str) -> bool:
 def handle_line(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.do_in_place(lambda: run_shell_line(session, line[1:].strip()))
+        session.do_instead_of_run(lambda: run_shell_line(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
         session.submit(line)
@@ -379,7 +379,7 @@ def handle_line(session: Session, line: str) -> None:
     if session.busy and command.waits:
         session.submit(line.strip())
     else:
-        session.aside(_execute_slash_command(session, command, found[2] or ""))
+        session.do_beside(_execute_slash_command(session, command, found[2] or ""))
 
 
 async def _execute_slash_command(session: Session, command: SlashCommand, arguments: str) -> None:

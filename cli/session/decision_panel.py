@@ -27,16 +27,16 @@ from interlock.engine.client.requests import (
     AnswerChoice,
     Request,
     answer_choices,
-    answer_labels,
+    answer_field_labels,
     decide_with_answers,
     decision_text,
+    decisions_on_other_requests,
     describe_request,
     edits_to_decide_together,
     find_alike_outcomes,
     make_decision,
+    plan_under_review,
     request_headline,
-    reviewed_plan,
-    settle_others,
     shared_answer_choices,
 )
 from interlock.state.errors import InterlockError, UserError
@@ -86,7 +86,7 @@ class DecisionPanel:
         offered = answer_choices(self.request) if len(requests) == 1 else shared_answer_choices(requests)
         self._ways = {way.key: way for way in offered if way.key}
         if self.request["kind"] == "question":
-            self.text_wanted = answer_labels(self.request)[0]
+            self.text_wanted = answer_field_labels(self.request)[0]
 
     @property
     def menu_entries(self) -> dict[str, str]:
@@ -97,7 +97,7 @@ class DecisionPanel:
             return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
         singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
         of_all = f" (all {len(self.requests)})" if singly else ""
-        labels = {key: way.scoped + of_all * (key in "ynrs") for key, way in self._ways.items()}
+        labels = {key: way.label_with_scope + of_all * (key in "ynrs") for key, way in self._ways.items()}
         return {**labels, **singly, _LATER: "later"}
 
     @property
@@ -179,7 +179,7 @@ class DecisionPanel:
         if not text.strip():
             return
         self._texts.append(text.strip())
-        wanted = answer_labels(self.request)
+        wanted = answer_field_labels(self.request)
         if len(self._texts) < len(wanted):
             self.text_wanted = wanted[len(self._texts)]
             return
@@ -245,7 +245,7 @@ async def ask_for_decisions(
         _note_decisions(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
-            more, ids = settle_others(decision, request, others)
+            more, ids = decisions_on_other_requests(decision, request, others)
             made += [decision, *more]
             settled |= {decision.approval, *ids}
     return made
@@ -269,12 +269,14 @@ def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) 
     """Ids that need no question any more after these decisions."""
     by_id = {request["id"]: request for request in requests}
     found = {decision.approval for decision in made}
-    return found.union(*(settle_others(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
+    return found.union(
+        *(decisions_on_other_requests(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS)
+    )
 
 
 def show_request(screen: Screen, request: Request, count: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
-    if plan := reviewed_plan(request):
+    if plan := plan_under_review(request):
         screen.show_markdown(plan)
     screen.show_renderable(Text.from_ansi(request_text(request, count, color)))
     if describe_request(request).shows == "diff":

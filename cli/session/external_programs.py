@@ -171,12 +171,12 @@ async def run_shell_line(session: Session, line: str) -> None:
         session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
     output.feed(b"")
     code = await process.wait() if process.returncode is None else process.returncode
-    session.aside(_drain_stream(process.stdout))
+    session.do_beside(_drain_stream(process.stdout))
     session.screen.end_drive()
     facts = [_format_exit_code(code), format_duration(loop.time() - began)]
     _show_shell_output(session, line, output.text, " · ".join(filter(None, facts)))
     note = f"$ {line}\n{output.text.rstrip()}\n[{_format_exit_code(code) or 'exit 0'}]\n"
-    session.note_for_model("a shell line that the user ran, and its output", note)
+    session.attach_note("a shell line that the user ran, and its output", note)
 
 
 async def _read_output(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:

@@ -77,7 +77,7 @@ class LineTerminal:
         return line.strip()
 
     async def _wait_until_idle(self, session: Session) -> None:
-        while session.at_work and not self.left:
+        while session.is_working and not self.left:
             self._print_finished()
             await asyncio.sleep(_LOOK_S)
         self._print_finished()

@@ -185,11 +185,13 @@ def _ask_for_gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
     """Show the models of a vendor that has a large and a small one, and return which was chosen."""
+    from interlock.services.models.names import resolve_model
+
     short = ("auto", *(alias for alias in settings.model.aliases if alias != "image"))
     print(f"It works. Models: {_format_names([*short, *models])}")
 
     def known(text: str) -> str:
-        first_model.check_model_name(settings, text)
+        resolve_model(settings, text)
         return text
 
     return _read_checked("Model [auto: chosen for each prompt] ", "auto", known)
@@ -199,8 +201,10 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
     def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-        first_model.check_provider_installed(provider)
-        variable, address = first_model.key_variables(provider)
+        from interlock.services.models.names import PROVIDERS, require_package
+
+        require_package(f"{provider}:any")
+        variable, address = PROVIDERS[provider].key, PROVIDERS[provider].url
 
         def tried() -> tuple[str, list[str]]:
             if not (key := _read_key("Key (hidden): ")):
@@ -245,7 +249,9 @@ def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list
 
 
 def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    first_model.check_provider_installed("openai")
+    from interlock.services.models.names import require_package
+
+    require_package("openai:any")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
@@ -296,7 +302,7 @@ def _ask_for_model(models: Sequence[str]) -> str:
 
 
 def _store_choice(chosen: _Chosen, home: Path) -> None:
-    first_model.store_choice(chosen.variables, chosen.model, home)
+    first_model.store_model_and_keys(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
     print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")

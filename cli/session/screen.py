@@ -16,7 +16,7 @@ from interlock.cli.session.markdown_layout import Page, fold_line, strip_control
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.engine.client.event_lines import event_notice
+from interlock.engine.client.event_lines import event_notice_line
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -241,7 +241,7 @@ class Screen:
         return lines
 
     def _handle_event(self, event: Event) -> None:
-        if line := event_notice(event, verbose=False):
+        if line := event_notice_line(event, verbose=False):
             self._show_line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():

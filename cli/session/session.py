@@ -10,8 +10,7 @@ from interlock.cli.session.screen import Screen
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
-from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.front_end import Notice
+from interlock.engine.client.conversation import Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, NotificationEvent

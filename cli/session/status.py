@@ -118,12 +118,12 @@ class FigureReader:
     def _read_run_figures(self, session: Session, run: str | None) -> None:
         client = session.client
         own = (run, client.innermost_subtask(run)) if run else ()
-        elsewhere = sum(request.run not in own for request in client.requests())
+        elsewhere = sum(request.run not in own for request in client.waiting_requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         if model := session.answering or session.model:
             self._window = known_window(client.settings(session.workspace), model)
         if run:
-            spent = [one["usd"] for one in client.costs(run).values()]
+            spent = [one["usd"] for one in client.model_costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
     def close(self) -> None:

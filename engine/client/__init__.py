@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import engine
 from interlock.engine.client.views import Views, load_folder_settings
-from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_without_loop
+from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_unsuspending
 from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import (
     LISTING,
@@ -107,20 +107,20 @@ class Client(Views):
         return cls(Options(home=state_home()))
 
     @cached_property
-    def only_reads(self) -> str:
+    def read_only_reason(self) -> str:
         """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
         with open_reader(self.home):  # raises what is wrong with the store
             return Store(self.home).database.only_reads()
 
     @property
-    def drives(self) -> "LiveDrives":
+    def live_drives(self) -> "LiveDrives":
         if self._drives is None:
             from interlock.engine.client.following import LiveDrives
 
             self._drives = LiveDrives()
         return self._drives
 
-    def listed_app(self) -> "ListedApp | None":
+    def load_listed_app(self) -> "ListedApp | None":
         """What the workspace's `langgraph.json` asks of a server; None: nothing, or it isn't trusted."""
         from interlock.engine.graph_files import load_listed_app
 
@@ -144,9 +144,9 @@ class Client(Views):
         """
         begin = partial(engine.run, workflow, input, options=self.options, run_id=run)
         outcome = await self._drive_for_followers(begin, renderers, stop)
-        return await self.settle(outcome, asker, renderers=renderers, stop=stop)
+        return await self.ask_and_resume(outcome, asker, renderers=renderers, stop=stop)
 
-    async def go_on(
+    async def resume(
         self,
         run: str,
         prompt: str | None = None,
@@ -155,20 +155,30 @@ class Client(Views):
         renderers: Sequence[Renderer] = (),
         asker: Asker | None = None,
         stop: "Stop | None" = None,
-        instead: bool = False,
+        replace_unfinished: bool = False,
     ) -> Outcome:
         """Resume a run: with decisions, with another prompt, or where it was cut off.
 
         `instead`: the prompt replaces whatever an interrupted run was about to do.
         """
         resume = partial(
-            engine.resume, run, prompt=prompt, decisions=decisions, options=self.options, instead=instead
+            engine.resume,
+            run,
+            prompt=prompt,
+            decisions=decisions,
+            options=self.options,
+            instead=replace_unfinished,
         )
         outcome = await self._drive_for_followers(resume, renderers, stop)
-        return await self.settle(outcome, asker, renderers=renderers, stop=stop)
+        return await self.ask_and_resume(outcome, asker, renderers=renderers, stop=stop)
 
     async def drive_with_input(
-        self, run: str, given: Any, at: Mapping[str, Any], *, renderers: Sequence[Renderer] = ()
+        self,
+        run: str,
+        graph_input: Any,
+        from_checkpoint: Mapping[str, Any],
+        *,
+        renderers: Sequence[Renderer] = (),
     ) -> Outcome:
         """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
 
@@ -176,10 +186,10 @@ class Client(Views):
         """
         from interlock.engine.driver import runner
 
-        drive = partial(runner.drive_with_input, run, given, at, options=self.options)
+        drive = partial(runner.drive_with_input, run, graph_input, from_checkpoint, options=self.options)
         return await self._drive_for_followers(drive, renderers, None)
 
-    async def settle(
+    async def ask_and_resume(
         self,
         outcome: Outcome,
         asker: Asker | None,
@@ -210,9 +220,9 @@ class Client(Views):
     ) -> Outcome:
         """`start` without an event loop: each drive has its own, and who is asked may block."""
         outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers, run_id=run)
-        return self._settle_sync(outcome, asker, renderers)
+        return self._ask_and_resume_sync(outcome, asker, renderers)
 
-    def go_on_sync(
+    def resume_sync(
         self,
         run: str,
         prompt: str | None = None,
@@ -225,37 +235,42 @@ class Client(Views):
         outcome = engine.resume_sync(
             run, prompt=prompt, decisions=decisions, options=self.options, renderers=renderers
         )
-        return self._settle_sync(outcome, asker, renderers)
+        return self._ask_and_resume_sync(outcome, asker, renderers)
 
-    def _settle_sync(self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]) -> Outcome:
+    def _ask_and_resume_sync(
+        self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]
+    ) -> Outcome:
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
             options = _options_after_decision(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
-        return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
+        return run_unsuspending(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
 
     async def _drive_for_followers(
-        self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
+        self,
+        start_drive: Callable[..., Awaitable[Outcome]],
+        renderers: Sequence[Renderer],
+        stop: "Stop | None",
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""
         from interlock.engine.driver.stop import provide_stop
 
-        with provide_stop(stop) as given, self.drives.drive(given) as live:
-            return await drive(renderers=[*renderers, live], stop=given)
+        with provide_stop(stop) as given, self.live_drives.drive(given) as live:
+            return await start_drive(renderers=[*renderers, live], stop=given)
 
-    def check_driven_here(self, run: str) -> None:
+    def check_run_drivable(self, run: str) -> None:
         """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
         from interlock.engine.driver.run_definition import check_drivable
 
-        check_drivable(self.run(self.innermost_subtask(self.run(run).run)), self.options)
+        check_drivable(self.find_run(self.innermost_subtask(self.find_run(run).run)), self.options)
 
-    def check_folder_here(self, run: str) -> None:
+    def check_folder_trusted(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
         from interlock.engine.client.file_changes import check_folder_trusted
 
-        check_folder_trusted(self.run(run), self.options)
+        check_folder_trusted(self.find_run(run), self.options)
 
-    def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
+    def record_decisions(self, run: str, decisions: Sequence[Decision], decided_by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
 
         `by`: who decided; empty: this user.
@@ -263,21 +278,25 @@ class Client(Views):
         from interlock.engine.driver.decisions import record_decisions
 
         record_decisions(
-            Store(self.home), self.innermost_subtask(self.run(run).run), decisions, by, self.options.door
+            Store(self.home),
+            self.innermost_subtask(self.find_run(run).run),
+            decisions,
+            decided_by,
+            self.options.door,
         )
 
     def new_run_id(self) -> str:
         """An id for a run that is started under it."""
         return rows.new_run_id()
 
-    def stop(self, run: str | None = None) -> bool:
+    def stop_drives(self, run: str | None = None) -> bool:
         """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""
-        found = [drive for drive in [*self.drives.open] if run in (None, drive.run)]
+        found = [drive for drive in [*self.live_drives.open] if run in (None, drive.run)]
         for drive in found:
             drive.end()
         return bool(found)
 
-    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[FollowedEvent]":
+    def follow_events(self, run: str, cursor: str = "") -> "AsyncGenerator[FollowedEvent]":
         """A run's events from its record and then live, whichever process drives it, and each change of its status.
 
         Goes on after `cursor`, the place that came with an earlier event, without a gap or a double. Never ends of
@@ -285,9 +304,9 @@ class Client(Views):
         """
         from interlock.engine.client import following
 
-        return following.follow(self.home, self.run(run).run, cursor, self.drives)
+        return following.follow_events(self.home, self.find_run(run).run, cursor, self.live_drives)
 
-    def diagnosed(self) -> AbstractContextManager[None]:
+    def explain_store_errors(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""
         return blame_damaged_rows(self.home / "interlock.db")
 
@@ -297,33 +316,33 @@ class Client(Views):
 
         return stop_on_signals(stop)
 
-    def check_model(self) -> None:
+    def check_ready_to_run(self) -> None:
         """Raises what would stop a run before its first request: settings, trust, credentials."""
         from interlock.engine.driver.run_config import prepare_run
 
         prepare_run(self.options, needs_model=True)
 
-    def session(self, name: str) -> SessionState | None:
+    def find_session(self, name: str) -> SessionState | None:
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
-        shown = self.sessions().get(name)
-        row = self.exact(shown.run if shown else name)
+        shown = self.list_sessions().get(name)
+        row = self.find_exact_run(shown.run if shown else name)
         if row is None:
             return shown and shown._replace(run="")
         return shown or SessionState(row.run, row.workspace, {})
 
-    def open_session(self, workspace: Path) -> str:
+    def create_session(self, workspace: Path) -> str:
         """A new session, which shows a run to be started under the session's id."""
         return rows.create_session(self.home, workspace)
 
-    def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
+    def update_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
         """Let a session show another run, or keep what was chosen for its next prompt."""
         rows.save_session(self.home, session, run, workspace, chosen)
 
-    def sessions(self) -> dict[str, SessionState]:
+    def list_sessions(self) -> dict[str, SessionState]:
         """Each session by its id, the newest first."""
         return rows.list_sessions(self.home)
 
-    def remove(self, run: str) -> list[str]:
+    def remove_run(self, run: str) -> list[str]:
         """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
 
         Returns a line for each name in its rows that leads out of the state directory: what is there stays.
@@ -332,17 +351,17 @@ class Client(Views):
 
         return remove_run(self.home, run)
 
-    def rewind(self, run: str, step: int | None) -> "Rewind":
+    def plan_rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
         from interlock.engine.client.file_changes import plan_rewind
 
-        return plan_rewind(self.home, self.run(run), step)
+        return plan_rewind(self.home, self.find_run(run), step)
 
-    def undo(self, run: str, call: str | None = None) -> "list[FileChange]":
+    def undo_changes(self, run: str, call: str | None = None) -> "list[FileChange]":
         """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
         from interlock.engine.client.file_changes import undo_changes
 
-        return undo_changes(self.home, self.run(run), call)
+        return undo_changes(self.home, self.find_run(run), call)
 
     def find_last_change(self, run: str) -> tuple[str, Call]:
         """The newest call whose change is still in place, with its number. Raises `UserError`.
@@ -351,15 +370,15 @@ class Client(Views):
         """
         from interlock.engine.client.file_changes import find_last_change
 
-        return find_last_change(self.home, self.run(run))
+        return find_last_change(self.home, self.find_run(run))
 
-    def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
+    def adopt_thread(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
         from interlock.engine.travel.adopt import adopt_thread
 
         return adopt_thread(workflow, url, thread, options)
 
-    def fork(
+    def fork_run(
         self, run: str, step: int | None = None, *, workspace: Path | None = None, in_place: bool = False
     ) -> "Forked":
         """A run that shares a run's past up to a root step, by default all of it; the parent never changes.
@@ -369,26 +388,26 @@ class Client(Views):
         """
         from interlock.engine.travel.fork import fork_run
 
-        run = self.run(run, self.options.workspace).run
+        run = self.find_run(run, self.options.workspace).run
         newest = self.checkpoints(run)[-1].step
         made = fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
         if in_place and made.step == newest:
             carry_over(self.home, run, made.run)
         return made
 
-    def replay(
+    def replay_run(
         self, run: str, until: int | None = None, swap: str | None = None, *, live: bool = False
     ) -> "Replayed":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`.
 
-        `live`: the nodes of a LangGraph graph run again, with all their effects (`live_nodes` names them); otherwise
-        what they wrote is applied.
+        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_nodes` names them);
+        otherwise what they wrote is applied.
         """
         from interlock.engine.travel.replay import replay
 
         return engine.make_sync(replay)(self.home, run, until, swap, live=live)
 
-    def live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
+    def list_live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
 
         Raises `UserError` for a run of another workflow.
@@ -397,7 +416,7 @@ class Client(Views):
 
         return live_nodes(self.home, run, until)
 
-    def replay_with(
+    def replay_with_model(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "GoneOn":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
@@ -405,11 +424,11 @@ class Client(Views):
 
         return engine.make_sync(go_on_with)(self.home, run, model, step, renderers)
 
-    def end(self, run: str) -> str:
+    def record_end_cursor(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
         from interlock.engine.client.record import Cursor
 
-        return str(Cursor().move_past(self.told(run)))
+        return str(Cursor().move_past(self.read_events(run)))
 
 
 def make_stop() -> "Stop":

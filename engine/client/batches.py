@@ -53,7 +53,7 @@ class Batch:
             )
 
 
-def make_batch(file: str, folder: Path) -> Batch:
+def start_batch(file: str, folder: Path) -> Batch:
     return Batch(new_run_id(), _absolute_name(file), str(folder))
 
 
@@ -76,6 +76,6 @@ def _absolute_name(file: str) -> str:
     return file if file == "-" else str(Path(file).expanduser().resolve())
 
 
-def _input_digest(given: Mapping[str, Any]) -> str:
-    text = json.dumps(given, sort_keys=True)
+def _input_digest(line_input: Mapping[str, Any]) -> str:
+    text = json.dumps(line_input, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

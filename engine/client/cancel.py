@@ -20,8 +20,8 @@ class CancelResult(NamedTuple):
     """As it was, or, of a run that ended, as it is."""
 
 
-def cancel_named_run(options: Options, name: str, by: str = "") -> CancelResult:
-    """Stop a run, or end one that waits. `by`: who; empty: this user. Raises `UserError`."""
+def cancel_run_by_name(options: Options, name: str, cancelled_by: str = "") -> CancelResult:
+    """Stop a run, or end one that waits. `cancelled_by`: who; empty: this user. Raises `UserError`."""
     store = Store(options.home)
     row = find_run(store.home, name)
     if has_fleet(store.home) and (driven := Fleet(store.home).cancel(row.run)) is not None:
@@ -29,20 +29,22 @@ def cancel_named_run(options: Options, name: str, by: str = "") -> CancelResult:
     if row.status in ENDED:
         return CancelResult("over", row)
     if row.status == "waiting":
-        return _cancel_waiting(options, store, row, by)
+        return _cancel_waiting_run(options, store, row, cancelled_by)
     with store.writing("FULL") as conn:
         family = run_and_subtasks(conn, first_task(conn, row.run))
         asked = [request_stop(conn, one, "stop") for one in family]
     return CancelResult("asked" if any(asked) else "idle", row)
 
 
-def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> CancelResult:
+def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_by: str) -> CancelResult:
     inner = innermost_waiting_subtask(store.home, row.run)
     requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
         with store.writing("FULL") as conn:
             cancel_run(conn, inner)
-    record_decisions(store, inner, [Decision(one["id"], "cancel") for one in requests], by, options.door)
+    record_decisions(
+        store, inner, [Decision(one["id"], "cancel") for one in requests], cancelled_by, options.door
+    )
     if requests and not any(does_cancel_end_run(request["choices"]) for request in requests):
         return CancelResult("decided", row)
     return CancelResult("ended", find_run(store.home, row.run))

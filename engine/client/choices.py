@@ -26,109 +26,121 @@ THINKING: "Mapping[Thinking, str]" = {
 _YOLO = {"yolo": "asks nothing"}
 
 
-def list_models(talk: "Conversation") -> dict[str, str]:
+def list_models(conversation: "Conversation") -> dict[str, str]:
     """Alias → which model it is; first what chooses among them."""
     from interlock.services.models.names import configured_context_window
 
-    settings = talk.client.settings(talk.workspace)
+    settings = conversation.client.settings(conversation.workspace)
     aliases = settings.model.aliases.items()
     found = {
         alias: f"{name}, {configured_context_window(settings, name):,} tokens" for alias, name in aliases
     }
-    own = {talk.model: "now"} if talk.model and talk.model not in {"auto", *found} else {}
+    own = (
+        {conversation.model: "now"}
+        if conversation.model and conversation.model not in {"auto", *found}
+        else {}
+    )
     return {**own, "auto": "chosen for each prompt", **found}
 
 
-def choose_model(talk: "Conversation", name: str) -> None:
+def choose_model(conversation: "Conversation", name: str) -> None:
     """Let a model answer from the next prompt on. Raises `InterlockError` if it can't be used."""
     from interlock.engine.driver.run_config import prepare_run
 
-    prepare_run(replace(talk.options, model=name, workspace=talk.workspace), needs_model=True)
-    talk.options, talk.model, talk.answering = replace(talk.options, model=name), name, ""
-    talk.tell("chosen", f"From the next prompt on {name} answers.")
+    prepare_run(replace(conversation.options, model=name, workspace=conversation.workspace), needs_model=True)
+    conversation.options, conversation.model, conversation.answering = (
+        replace(conversation.options, model=name),
+        name,
+        "",
+    )
+    conversation.tell("chosen", f"From the next prompt on {name} answers.")
 
 
-def list_modes(talk: "Conversation") -> dict[str, str]:
+def list_modes(conversation: "Conversation") -> dict[str, str]:
     """Mode of work → when to use it."""
-    found, _ = talk.options.configuration(talk.workspace).modes
+    found, _ = conversation.options.configuration(conversation.workspace).modes
     return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
 
 
-def choose_mode(talk: "Conversation", name: str) -> None:
+def choose_mode(conversation: "Conversation", name: str) -> None:
     """Work in a mode from the next prompt on. Raises `UserError`."""
-    _check_known(name, list_modes(talk), "mode")
-    talk.options, talk.mode = replace(talk.options, mode=name), name
-    talk.tell("chosen", f"From the next prompt on: mode {name}.")
+    _check_known(name, list_modes(conversation), "mode")
+    conversation.options, conversation.mode = replace(conversation.options, mode=name), name
+    conversation.tell("chosen", f"From the next prompt on: mode {name}.")
 
 
-def list_approval_modes(talk: "Conversation") -> dict[str, str]:
+def list_approval_modes(conversation: "Conversation") -> dict[str, str]:
     """Approval mode → what it asks about. `yolo` is only for conversations that are started with it."""
-    return {**APPROVAL_MODES, **(_YOLO if talk.may_yolo else {})}
+    return {**APPROVAL_MODES, **(_YOLO if conversation.may_yolo else {})}
 
 
-def choose_approval_mode(talk: "Conversation", name: str) -> None:
+def choose_approval_mode(conversation: "Conversation", name: str) -> None:
     """Ask by this mode from the next prompt on. Raises `UserError`."""
-    known = list_approval_modes(talk)
+    known = list_approval_modes(conversation)
     if name in _YOLO and name not in known:
         raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
     _check_known(name, known, "approval mode")
-    set_approval_mode(talk, name)
-    talk.tell("chosen", f"Approval mode {name}: {known[name]}.")
+    set_approval_mode(conversation, name)
+    conversation.tell("chosen", f"Approval mode {name}: {known[name]}.")
 
 
-def set_approval_mode(talk: "Conversation", name: str) -> None:
-    talk.approval_mode = name
-    talk.options = replace(talk.options, approval_mode=name)
+def set_approval_mode(conversation: "Conversation", name: str) -> None:
+    conversation.approval_mode = name
+    conversation.options = replace(conversation.options, approval_mode=name)
 
 
-def switch_to_next_approval_mode(talk: "Conversation") -> None:
-    there = [*list_approval_modes(talk)]
-    now = there.index(talk.approval_mode) if talk.approval_mode in there else -1
-    set_approval_mode(talk, there[(now + 1) % len(there)])
+def switch_to_next_approval_mode(conversation: "Conversation") -> None:
+    there = [*list_approval_modes(conversation)]
+    now = there.index(conversation.approval_mode) if conversation.approval_mode in there else -1
+    set_approval_mode(conversation, there[(now + 1) % len(there)])
 
 
-def thinking_levels(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
+def thinking_levels(conversation: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
     """The thought level now, and what may be chosen; nothing for a model without one."""
     from interlock.services.models.names import resolve_model, supports_thinking_level
 
-    settings = talk.client.settings(talk.workspace)
-    chosen = talk.options.overrides.get("model", {}).get("thinking", settings.model.thinking)
-    able = supports_thinking_level(resolve_model(settings, talk.model or settings.model.name))
+    settings = conversation.client.settings(conversation.workspace)
+    chosen = conversation.options.overrides.get("model", {}).get("thinking", settings.model.thinking)
+    able = supports_thinking_level(resolve_model(settings, conversation.model or settings.model.name))
     return chosen, THINKING if able else {}
 
 
-def choose_thinking(talk: "Conversation", level: str) -> None:
+def choose_thinking(conversation: "Conversation", level: str) -> None:
     """Let the model think this much from the next prompt on. Raises `UserError`."""
-    known = thinking_levels(talk)[1]
+    known = thinking_levels(conversation)[1]
     if not known:
-        raise UserError(f"Model {talk.model!r} has no thought level. Choose another with -m or /model.")
+        raise UserError(
+            f"Model {conversation.model!r} has no thought level. Choose another with -m or /model."
+        )
     _check_known(level, {**known}, "thought level")
-    _override_model_settings(talk, thinking=level)
-    talk.tell("chosen", f"From the next prompt on, thought level {level}.")
+    _override_model_settings(conversation, thinking=level)
+    conversation.tell("chosen", f"From the next prompt on, thought level {level}.")
 
 
-def set_loop_detection(talk: "Conversation", word: str) -> None:
+def set_loop_detection(conversation: "Conversation", on_or_off: str) -> None:
     """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
-    _check_known(word, LOOPS, "choice")
-    _override_model_settings(talk, disableLoopDetection=word == "off")
-    talk.tell("chosen", f"Loop detection is {word}: {LOOPS[word]}.")
-    if word == "off" and talk.looped:
-        talk.do_in_place(talk.go_on)
+    _check_known(on_or_off, LOOPS, "choice")
+    _override_model_settings(conversation, disableLoopDetection=on_or_off == "off")
+    conversation.tell("chosen", f"Loop detection is {on_or_off}: {LOOPS[on_or_off]}.")
+    if on_or_off == "off" and conversation.ended_by_loop:
+        conversation.do_instead_of_run(conversation.go_on)
 
 
-def start_plan_mode(talk: "Conversation", prompt: str) -> None:
+def start_plan_mode(conversation: "Conversation", prompt: str) -> None:
     """Plan first, from the next prompt on, or from this one."""
-    set_approval_mode(talk, "plan")
-    talk.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
+    set_approval_mode(conversation, "plan")
+    conversation.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
     if prompt:
-        talk.submit(prompt)
+        conversation.submit(prompt)
 
 
-def _override_model_settings(talk: "Conversation", **settings: object) -> None:
-    model = {**talk.options.overrides.get("model", {}), **settings}
-    talk.options = replace(talk.options, overrides={**talk.options.overrides, "model": model})
+def _override_model_settings(conversation: "Conversation", **settings: object) -> None:
+    model = {**conversation.options.overrides.get("model", {}), **settings}
+    conversation.options = replace(
+        conversation.options, overrides={**conversation.options.overrides, "model": model}
+    )
 
 
-def _check_known(name: str, known: Mapping[str, str], what: str) -> None:
+def _check_known(name: str, known: Mapping[str, str], kind: str) -> None:
     if name not in known:
-        raise UserError(f"No {what} {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")
+        raise UserError(f"No {kind} {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")

@@ -97,7 +97,7 @@ class PolicyCheck:
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain_decision(call, risk, mode, asked.annotations)
         if refused:
-            return PolicyAnswer(agent=asked.agent, explanation=_deny_explanation(found, refused))
+            return PolicyAnswer(agent=asked.agent, explanation=_explain_denial_before_rules(found, refused))
         checkers = await policy.ask_checkers(call, risk, mode, found.verdict, asked.annotations)
         verdict = await policy.limit_if_private(
             call, risk, mode, apply_checker_answers(found.verdict, checkers)
@@ -105,31 +105,33 @@ class PolicyCheck:
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
             private = verdict.rule.startswith(PRIVATE_RULE)
-            found = _with_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
+            found = _replace_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
         return PolicyAnswer(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 
-    def _as_server_call(self, asked: PolicyQuestion) -> PolicyQuestion:
+    def _as_server_call(self, question: PolicyQuestion) -> PolicyQuestion:
         """The server's own call that `use_mcp_tool` or `access_mcp_resource` stands for, as a run decides on it."""
-        server = asked.args.get("server_name")
-        if asked.tool not in MCP_BY_NAMES or not isinstance(server, str):
-            return asked
-        call = CallView(id="", name=asked.tool, args=asked.args)
-        if self._policy_for(asked).check(call, "execute", "yolo").decision == "deny":
-            return asked
-        given = asked.args.get("arguments")
-        args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
-        tool = str(asked.args.get("tool_name") or "read_resource")
-        return asked.model_copy(update={"tool": mcp_tool_name(server, tool), "server": server, "args": args})
+        server = question.args.get("server_name")
+        if question.tool not in MCP_BY_NAMES or not isinstance(server, str):
+            return question
+        call = CallView(id="", name=question.tool, args=question.args)
+        if self._policy_for(question).check(call, "execute", "yolo").decision == "deny":
+            return question
+        given = question.args.get("arguments")
+        args = given if isinstance(given, dict) else {k: v for k, v in question.args.items() if k == "uri"}
+        tool = str(question.args.get("tool_name") or "read_resource")
+        return question.model_copy(
+            update={"tool": mcp_tool_name(server, tool), "server": server, "args": args}
+        )
 
-    def _policy_for(self, asked: PolicyQuestion) -> RulePolicy:
-        named = [asked.server] if asked.server else []
+    def _policy_for(self, question: PolicyQuestion) -> RulePolicy:
+        named = [question.server] if question.server else []
         policy = self._prepared.policy.for_servers([*self._servers, *named])
-        if asked.agent is None:
+        if question.agent is None:
             return policy
-        if asked.agent not in self._agents:
-            near = did_you_mean(asked.agent, self._agents, 3)
-            raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
-        return policy.for_agent(asked.agent)
+        if question.agent not in self._agents:
+            near = did_you_mean(question.agent, self._agents, 3)
+            raise InputError(f"No agent {question.agent!r}.{near} List them with: interlock agents", "agent")
+        return policy.for_agent(question.agent)
 
     def _risk_and_refusal(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
         """The tool's risk, and why the call would be refused before any rule applies."""
@@ -178,25 +180,31 @@ def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
         raise InputError(f"{place}: {what}{known}.", place) from error
 
 
-def _full_tool_name(asked: PolicyQuestion) -> str:
+def _full_tool_name(question: PolicyQuestion) -> str:
     """Complete a server tool's name: `--server s` accepts the server's own name for it or the full one."""
-    prefix = f"{_SERVER_TOOL}{asked.server}_"
-    return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
+    prefix = f"{_SERVER_TOOL}{question.server}_"
+    return (
+        question.tool
+        if question.server is None or question.tool.startswith(prefix)
+        else prefix + question.tool
+    )
 
 
 def _find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
     return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
 
 
-def _deny_explanation(found: Explanation, why: str) -> Explanation:
+def _explain_denial_before_rules(explanation: Explanation, why: str) -> Explanation:
     """Deny before policy is consulted, as a run does for an unknown tool or a path that no tool may touch."""
     verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
-    return _with_verdict(found, verdict, (), "No rule lifts that.")
+    return _replace_verdict(explanation, verdict, (), "No rule lifts that.")
 
 
-def _with_verdict(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
+def _replace_verdict(
+    explanation: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str
+) -> Explanation:
     changes = {"verdict": verdict, "choices": choices, "always": None, "covers": "", "not_always": why}
-    return found.model_copy(update=changes)
+    return explanation.model_copy(update=changes)
 
 
 _SESSION = "hooks-test"

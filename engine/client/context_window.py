@@ -38,18 +38,18 @@ class ContextWindow(NamedTuple):
         return sum(tokens for _, tokens in self.sources)
 
 
-def measure_window(talk: "Conversation") -> ContextWindow:
+def measure_context_window(conversation: "Conversation") -> ContextWindow:
     """What the next request carries. Raises `UserError` before anything has run."""
     from interlock.services.models.names import configured_context_window, resolve_model
 
-    run, settings = talk.this_run, talk.client.settings(talk.workspace)
-    model = talk.answering or talk.model
-    found = Counter({"tools": talk.used.tools})
-    for message in talk.client.messages(run, talk.client.current_state(run)):
+    run, settings = conversation.begun_run, conversation.client.settings(conversation.workspace)
+    model = conversation.answering or conversation.model
+    found = Counter({"tools": conversation.used.tools})
+    for message in conversation.client.read_messages(run, conversation.client.unmasked_state(run)):
         for source, tokens in _message_sources(message):
             found[source] += tokens
     sources = [(source, tokens) for source, tokens in found.most_common() if tokens]
-    size = talk.used.window or (
+    size = conversation.used.window or (
         configured_context_window(settings, resolve_model(settings, model)) if model else 0
     )
     return ContextWindow(model, size, sources)

@@ -1,4 +1,4 @@
-"""conversation: one conversation at a time, each a durable run: what goes on in it, whoever shows it and in what.
+"""conversation: one conversation at a time, each a durable run: what goes on in it, whoever shows it (`Front`).
 
 Used from the front end's own event loop; runs are driven in a thread beside it.
 """
@@ -6,17 +6,21 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import RunStanding
-from interlock.engine.client.front_end import UNFINISHED, Front, Kind, Notice, RunInput, TokenCounts
-from interlock.engine.client.record import MOST_MESSAGES, newest_events, read_events, untold_undos
+from interlock.engine.client.record import (
+    MOST_MESSAGES,
+    newest_events,
+    read_events,
+    read_undos_unknown_to_model,
+)
 from interlock.engine.driver.decision_loop import ask_until_settled
 from interlock.engine.store import watch_changes
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
@@ -24,6 +28,93 @@ from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undo
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+RunInput = str | Mapping[str, Any]
+"""What a run starts with: a prompt, or its whole input."""
+UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
+"""Statuses that leave a run unfinished."""
+
+
+@dataclass
+class TokenCounts:
+    """The run's figures so far."""
+
+    tokens: int = 0
+    """All requests of this conversation."""
+    context: int = 0
+    """The last request: how much of the model's window is filled."""
+    tools: int = 0
+    """Of it, the declarations of tools, estimated."""
+    window: int = 0
+    """The model's window; 0: not known yet."""
+
+    def asks(self, event: "Asking") -> None:
+        self.tools, self.window, self.context = event.tools, event.window, event.tokens
+
+    def counts(self, event: "Finished") -> None:
+        used = event.usage.get("input", 0) + event.usage.get("output", 0)
+        self.tokens += used
+        if used and not event.agent:
+            self.context = used
+
+
+Kind = Literal[
+    "problem",
+    "unsent",
+    "unfinished",
+    "left",
+    "elsewhere",
+    "beginning",
+    "unchanged",
+    "new",
+    "forked",
+    "back",
+    "chosen",
+]
+
+
+class Notice(NamedTuple):
+    """Something to tell a person that is no event of a run; a front end may say it in words of its own."""
+
+    kind: Kind
+    text: str
+    run: str = ""
+    """The run that it names."""
+
+
+class Front(Protocol):
+    """Who shows a conversation, and asks the person."""
+
+    def event(self, event: "Event", /) -> None:
+        """An event of the run, on another thread while it is driven."""
+        ...
+
+    def notice(self, notice: Notice, /) -> None: ...
+
+    def prompted(self, prompt: str, /) -> None:
+        """The person's prompt is sent."""
+        ...
+
+    def moved(self) -> None:
+        """A figure, the queue or the status is another."""
+        ...
+
+    def ended(self) -> None:
+        """Nothing moves until the next event."""
+        ...
+
+    async def decide(self, run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
+        """The person's decisions; a request without one is left for later."""
+        ...
+
+    def still_asked(self, waiting: Collection[str], /) -> None:
+        """Requests that wait still, of those being asked; the others were decided elsewhere."""
+        ...
+
+    def take_back(self, texts: Sequence[str], /) -> None:
+        """Prompts in the queue won't be sent: the person may change them."""
+        ...
 
 
 _LOOP_HINT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
@@ -61,15 +152,15 @@ class WorkLine:
         self._work: set[asyncio.Task[None]] = set()
 
     @property
-    def at_work(self) -> bool:
+    def is_working(self) -> bool:
         """Whether a run or a command is in progress."""
         return self.busy or bool(self._work)
 
-    def do_in_place(self, work: Work) -> None:
+    def do_instead_of_run(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
         self._start_work(self._show_errors(work))
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def do_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
 
         async def done() -> None:
@@ -78,7 +169,7 @@ class WorkLine:
             except InterlockError as error:
                 self.failed(error)
             self.front.moved()
-            self._take_next_in_line()
+            self._handle_next_in_queue()
 
         self._create_task(done())
 
@@ -113,11 +204,11 @@ class WorkLine:
             self.front.ended()
             self.front.moved()
         if well and self.status != "waiting":
-            self._take_next_in_line()
+            self._handle_next_in_queue()
         else:
             self._give_back_queue()
 
-    def _take_next_in_line(self) -> None:
+    def _handle_next_in_queue(self) -> None:
         if self.queue and not self.busy:
             self.take(self.queue.popleft())
 
@@ -160,10 +251,10 @@ class EngineThread:
         finally:
             self.busy = False
 
-    def cancel(self, stop: Callable[[], bool]) -> None:
-        """Call `stop` until it finds the drive, whose first step may be still to come."""
+    def cancel(self, stop_drive: Callable[[], bool]) -> None:
+        """Call `stop_drive` until it finds the drive, whose first step may be still to come."""
         if self.busy:
-            self._loop.call_soon_threadsafe(lambda: stop() or self.cancel(stop))
+            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.cancel(stop_drive))
 
 
 class Conversation(WorkLine):
@@ -173,7 +264,7 @@ class Conversation(WorkLine):
     """Id of the run that the next prompt starts; None: any."""
     shown_at_most = MOST_MESSAGES
     """Messages shown of a run that is taken up."""
-    looped = False
+    ended_by_loop = False
     """The last drive ended the run for a loop."""
     _deciding = False
     _moved = False
@@ -209,7 +300,7 @@ class Conversation(WorkLine):
         """When the run had changed last at that place, in Unix time."""
 
     @property
-    def this_run(self) -> str:
+    def begun_run(self) -> str:
         """Raises `UserError` before anything has run."""
         if self.run is None:
             raise UserError("Nothing has run yet in this conversation. Say what to do first, or: /resume")
@@ -238,7 +329,7 @@ class Conversation(WorkLine):
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
-            self._thread.cancel(self.client.stop)
+            self._thread.cancel(self.client.stop_drives)
         else:
             self._stopped = self.busy and not self._deciding
 
@@ -261,7 +352,7 @@ class Conversation(WorkLine):
             if self.approval_mode == "yolo" and not self.may_yolo:
                 self.approval_mode = self._wished or "default"
             return
-        row = self.client.run(run, self.workspace)
+        row = self.client.find_run(run, self.workspace)
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
@@ -277,9 +368,9 @@ class Conversation(WorkLine):
         await self._drive_and_settle(None)
 
     def run_beside(
-        self, workflow: str, prompt: RunInput, done: Callable[[Outcome], None] = lambda _: None
+        self, workflow: str, prompt: RunInput, on_success: Callable[[Outcome], None] = lambda _: None
     ) -> None:
-        """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
+        """Start a run of another workflow, then return to this conversation. `on_success`: called if it ends well."""
 
         async def work() -> None:
             kept, used = {name: getattr(self, name) for name in _RUN_FIELDS}, replace(self.used)
@@ -288,23 +379,23 @@ class Conversation(WorkLine):
             try:
                 await self._show_errors(lambda: self._drive_and_settle(prompt))
                 if self._last and self._last.status == "done":
-                    done(self._last)
+                    on_success(self._last)
             finally:
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
         self._start_work(work())
 
-    def note_for_model(self, what: str, text: str) -> None:
+    def attach_note(self, label: str, text: str) -> None:
         """Attach a note to the next prompt."""
-        self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
+        self.options = replace(self.options, notes=(*self.options.notes, (label, text)))
 
     async def _send_prompt(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
 
         async def work() -> None:
             if prompt:
-                await self._show_missed_drive()
+                await self._show_drive_of_others()
                 self.front.prompted(prompt)
                 self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
             await self._drive_and_settle(prompt)
@@ -341,9 +432,9 @@ class Conversation(WorkLine):
 
     async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
-        owner = self.client.run(run).owner
+        owner = self.client.find_run(run).owner
         self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
-        async with aclosing(self.client.follow(run, self._cursor)) as found:
+        async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
                 if not isinstance(event, RunStanding):
@@ -354,15 +445,15 @@ class Conversation(WorkLine):
                     break
         status = self.status
         self.front.ended()
-        self._keep_open_status()
+        self._clear_settled_status()
         return status
 
-    async def _show_missed_drive(self) -> None:
+    async def _show_drive_of_others(self) -> None:
         """Show a drive of another process that was over before it could be followed."""
         run = self.run
-        if run is None or (await asyncio.to_thread(self.client.run, run)).updated == self._updated:
+        if run is None or (await asyncio.to_thread(self.client.find_run, run)).updated == self._updated:
             return
-        async with aclosing(self.client.follow(run, self._cursor)) as found:
+        async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, _ in found:
                 if isinstance(event, RunStanding):
                     break
@@ -378,8 +469,8 @@ class Conversation(WorkLine):
                 if not self.run or self._thread.busy or not changed():
                     continue
                 if self.busy:
-                    self.front.still_asked({request.id for request in self.client.requests(self.run)})
-                elif self.client.run(self.run).status == "running":
+                    self.front.still_asked({request.id for request in self.client.waiting_requests(self.run)})
+                elif self.client.find_run(self.run).status == "running":
                     self.status = "running"
                     self._start_work(self._show_errors(self._ask_until_settled))
 
@@ -387,49 +478,53 @@ class Conversation(WorkLine):
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
-            client = Client(self._drive_options(new=True), self.client.drives)
-            field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
+            client = Client(self._options_of_next_drive(starts_run=True), self.client.live_drives)
+            field = (await asyncio.to_thread(client.load_workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
-            client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
+            client = Client(
+                self._options_of_next_drive(has_prompt=prompt is not None), self.client.live_drives
+            )
             text = prompt if isinstance(prompt, str) else None
-            work = client.go_on(self.run, text, decisions, renderers=[self._handle_event], instead=True)
+            work = client.resume(
+                self.run, text, decisions, renderers=[self._handle_event], replace_unfinished=True
+            )
         if self._stopped:  # once it is driven, so that the prompt is in the record
-            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
+            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop_drives)
         outcome = await self._thread.driven(work)
         self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
-        self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
+        self.status, self.ended_by_loop = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
-            outcome.notifying.add_done_callback(self._tell_unsent)
+            outcome.notifying.add_done_callback(self._report_unsent_notifications)
         await self._read_run_state()
-        self._keep_open_status()
+        self._clear_settled_status()
         return outcome
 
-    def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
+    def _options_of_next_drive(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
-        options = replace(self.options, workspace=self.workspace if self._moved or new else None)
-        if not new and not prompted and self.status == "waiting":  # modes count from the next prompt
+        options = replace(self.options, workspace=self.workspace if self._moved or starts_run else None)
+        if not starts_run and not has_prompt and self.status == "waiting":  # modes count from the next prompt
             return replace(options, approval_mode=None, mode=None)
         self.options = replace(self.options, approval_mode=None, mode=None, compress=False)
-        if prompted:
+        if has_prompt:
             self.options = replace(self.options, attach=(), notes=())
         self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
         self._granted = self._granted and not options.approval_mode
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
-        return replace(options, **wished) if new else options
+        return replace(options, **wished) if starts_run else options
 
-    def _keep_open_status(self) -> None:
+    def _clear_settled_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
-        if self.looped:
+        if self.ended_by_loop:
             self.tell("chosen", _LOOP_HINT)
         if self.status in UNFINISHED:
             self.tell("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):
             self.status = ""
 
-    def _tell_unsent(self, sent: "Future[list[str]]") -> None:
+    def _report_unsent_notifications(self, sent: "Future[list[str]]") -> None:
         for problem in sent.result():
             self.tell("unsent", problem)
 
@@ -441,22 +536,22 @@ class Conversation(WorkLine):
             recent, before = newest_events(found, self.shown_at_most)
             if before:
                 self.tell("beginning", "The beginning is left out.", row.run)
-            for event in (*recent, *await asyncio.to_thread(untold_undos, self.home, row.run)):
+            for event in (*recent, *await asyncio.to_thread(read_undos_unknown_to_model, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
             await self._read_run_state()
             self.front.ended()
-            self._keep_open_status()
+            self._clear_settled_status()
             await self._ask_until_settled()
 
         await self._show_errors(shown)
 
     async def _read_run_state(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
-        if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
+        if self.run is None or not (state := await asyncio.to_thread(self.client.unmasked_state, self.run)):
             return
-        self._updated = (await asyncio.to_thread(self.client.run, self.run)).updated
-        self._cursor = await asyncio.to_thread(self.client.end, self.run)
+        self._updated = (await asyncio.to_thread(self.client.find_run, self.run)).updated
+        self._cursor = await asyncio.to_thread(self.client.record_end_cursor, self.run)
         mode = str(state.get("approval_mode") or self.approval_mode)
         if self.options.approval_mode is None and mode != self.approval_mode:
             self.approval_mode = mode

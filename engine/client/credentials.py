@@ -1,17 +1,24 @@
-"""credentials: the keys and servers of every provider: where each comes from, whether it works, changed and removed."""
+"""credentials: the keys and servers of every provider: where each comes from, whether it works, changed and removed;
+and the models that configured providers and servers nearby offer."""
 
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
 from interlock.services.config.formats import DotEnv, write_dotenv_variables
-from interlock.services.models.names import PROVIDERS, check_server_address, require_package
+from interlock.services.models.facts import ModelFacts, list_offered_models
+from interlock.services.models.model_table import FREE
+from interlock.services.models.model_table import price_table_version as price_table_version
+from interlock.services.models.names import PROVIDERS, check_server_address, provider_name, require_package
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
-from interlock.state.text import did_you_mean
+from interlock.state.settings import Settings
+from interlock.state.text import did_you_mean, make_visible
 
 _GEMINI = "gemini"
 
@@ -48,7 +55,7 @@ def test_credentials(options: Options, provider: str) -> list[str]:
     return list_provider_models(provider, found.values)
 
 
-def store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
+def try_and_store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept.
 
     Where the client has a login of its own, the address is kept untried.
@@ -68,12 +75,12 @@ def store_credentials(options: Options, provider: str, key: str, url: str) -> li
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
     check_server_address(f"{provider}:any", given)
-    found = list_provider_models(provider, {**before, **given}) if can_test(provider) else []
+    found = list_provider_models(provider, {**before, **given}) if can_test_provider(provider) else []
     write_dotenv_variables(_env_file(options), given)
     return found
 
 
-def can_test(provider: str) -> bool:
+def can_test_provider(provider: str) -> bool:
     """Return whether Interlock can try the provider's keys."""
     return provider == _GEMINI or not PROVIDERS[provider].own_login
 
@@ -91,25 +98,25 @@ def shadowing_variable(options: Options, provider: str) -> str:
     return next((name for name in [*keys, *filter(None, [url])] if options.env.get(name)), "")
 
 
-def _read_credential(provider: str, options: Options, found: DotEnv) -> Credential:
+def _read_credential(provider: str, options: Options, env_files: DotEnv) -> Credential:
     keys, url = _credential_variables(provider)
-    key = next((name for name in keys if found.values.get(name)), "")
-    address = url if found.values.get(url) else ""
-    sources = dict.fromkeys(_credential_source(name, options, found) for name in (key, address) if name)
+    key = next((name for name in keys if env_files.values.get(name)), "")
+    address = url if env_files.values.get(url) else ""
+    sources = dict.fromkeys(_credential_source(name, options, env_files) for name in (key, address) if name)
     return Credential(
         provider,
-        f"…{found.values[key][-4:]}" if key else "",
-        found.values.get(address, ""),
+        f"…{env_files.values[key][-4:]}" if key else "",
+        env_files.values.get(address, ""),
         ", ".join(sources),
-        not missing_package(provider),
+        not missing_package_message(provider),
     )
 
 
-def _credential_source(name: str, options: Options, found: DotEnv) -> str:
+def _credential_source(name: str, options: Options, env_files: DotEnv) -> str:
     if options.env.get(name):
         return f"{name} in the environment"
     own = _env_file(options)
-    holds = next((file for file in found.files if file != own and name in dotenv_values(file)), own)
+    holds = next((file for file in env_files.files if file != own and name in dotenv_values(file)), own)
     return f"{name} in {'~/.gemini/.env' if holds == own else holds}"
 
 
@@ -121,7 +128,7 @@ def _credential_variables(provider: str) -> tuple[tuple[str, ...], str]:
     return ((spec.key,) if spec.key else ()), spec.url
 
 
-def missing_package(provider: str) -> str:
+def missing_package_message(provider: str) -> str:
     """Return which package a provider's models lack, and the command that installs it; empty: none."""
     try:
         if provider != _GEMINI:
@@ -145,3 +152,54 @@ def _load_environment(options: Options) -> DotEnv:
 
 def _env_file(options: Options) -> Path:
     return options.user_home / ".gemini" / ".env"
+
+
+def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a row for each model (window, reply, what it takes, price, calls, whether it was tried), and problems."""
+    from interlock.engine.driver.run_config import prepare_run  # deferred: keys need none of it
+
+    prepared = prepare_run(options, needs_model=False)
+    found = list_offered_models(prepared.settings, prepared.env, prepared.facts)
+    listed, problems = _list_models_of_other_providers(prepared.env, {provider_name(name) for name in found})
+    rows = [_model_row(name, prepared.settings, prepared.facts) for name in dict.fromkeys([*found, *listed])]
+    return rows, problems
+
+
+def _list_models_of_other_providers(
+    env: Mapping[str, str], named_providers: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return the models of providers that have a key and none of whose models is named, and what went wrong."""
+    keyed = [
+        p
+        for p, s in PROVIDERS.items()
+        if s.key and env.get(s.key) and p not in named_providers and p != "azure"
+    ]
+    models: list[str] = []
+    problems: list[str] = []
+    with ThreadPoolExecutor(len(keyed) or 1) as pool:
+        for provider, asked in [(p, pool.submit(list_provider_models, p, env)) for p in keyed]:
+            try:
+                models += [f"{provider}:{name}" for name in asked.result()]
+            except UserError as error:
+                problems.append(f"{provider}: {error}")
+    return models, problems
+
+
+def _model_row(name: str, settings: Settings, facts: ModelFacts) -> dict[str, Any]:
+    seen, able = facts.observations(name), facts.abilities(name)
+    prices = facts.prices(name)
+    window, told = facts.context_window(name)
+    first = prices[0] if prices else None
+    shown = f"{first.input:g} / {first.output:g}" if first else None
+    return {
+        "model": make_visible(name),
+        "window": window,
+        "window_known": told,
+        "output": able.output,
+        "takes": [*able.takes],
+        "price": "0" if prices == FREE else shown,
+        "prices": [rates._asdict() for rates in prices or ()],
+        "protocol": facts.call_protocol(name, settings.tools.protocol),
+        "tokens_per_estimate": seen.per_estimate,
+        "tried": seen.answered,
+    }

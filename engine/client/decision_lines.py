@@ -27,17 +27,19 @@ def deciders_line(call: Call) -> str:
     lines: list[str] = []
     for number, decision in enumerate(call.decided):
         later = call.decided[number + 1 :]
-        if decision["by"] == "policy" and not _counts(decision, later):
+        if decision["by"] == "policy" and not _is_policy_decision_shown(decision, later):
             continue
         lines += [text for text in (decision_line(decision), argument_change_line(decision)) if text]
     return " · ".join(dict.fromkeys(lines))
 
 
-def _counts(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
+def _is_policy_decision_shown(decision: DecisionRow, later_decisions: list[dict[str, Any]]) -> bool:
     """Whether a policy verdict counts: an answered ask and a verdict on arguments changed later don't."""
-    if any(other["by"] == "policy" for other in later):
+    if any(other["by"] == "policy" for other in later_decisions):
         return False
-    ended = any(other["by"] == "person" or other["decision"] in ("block", "stop") for other in later)
+    ended = any(
+        other["by"] == "person" or other["decision"] in ("block", "stop") for other in later_decisions
+    )
     return decision["decision"] != "ask" or not ended
 
 
@@ -75,11 +77,11 @@ def _person_line(decision: DecisionRow) -> str:
         f"by {decision.get('who') or 'somebody'} at {format_clock(decision.get('said_at') or decision['at'])}"
     )
     quoted = f" “{words}”" if words else ""
-    word, manner = decision_words("".join(kind), choice)
+    word, manner = describe_choice("".join(kind), choice)
     return f"{word} {at}{manner}{quoted}"
 
 
-def decision_words(kind: str, choice: str) -> tuple[str, str]:
+def describe_choice(kind: str, choice: str) -> tuple[str, str]:
     """What a person did with a request of this kind, and how: `("approved", " (once)")`."""
     if choice == "cancel":
         return "cancelled", ""

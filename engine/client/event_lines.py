@@ -27,7 +27,7 @@ from interlock.state.loop_check import RAN_ON
 from interlock.state.text import format_count, format_diff_stat, format_duration, to_one_line
 
 
-def call_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
+def call_summary_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """The call's summary, with the sub-agent that made it."""
     summary = event.summary or event.tool_name
     return to_one_line(f"{event.agent} › {summary}" if event.agent else summary)
@@ -58,7 +58,7 @@ def agent_end_line(event: AgentEnd) -> str:
     return f"{event.reason}, {format_count(event.turns, 'turn')}, {format_duration(event.duration_s)}"
 
 
-def event_notice(event: Event, verbose: bool) -> str:
+def event_notice_line(event: Event, verbose: bool) -> str:
     """The event's notice in one line; empty: none."""
     match event:
         case Retry():

@@ -5,13 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.checkouts import (
-    check_not_delivered,
-    files_on_this_host,
-    is_on_other_host,
-    record_changed_files,
-    run_repository,
-)
 from interlock.engine.client.requests import brief_arguments
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
@@ -19,9 +12,14 @@ from interlock.engine.read.calls import Call, find_call, list_calls
 from interlock.engine.run_files import (
     FileChange,
     RunFiles,
+    check_not_delivered,
     check_restorable,
+    files_on_this_host,
     find_call_snapshots,
+    is_on_other_host,
     list_changes,
+    record_changed_files,
+    run_repository,
 )
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.checkpoints import find_checkpoint_at_step
@@ -67,13 +65,13 @@ class Rewind:
     _run: RunRow
     _step: int | None
     _files: RunFiles
-    _work: RestorePlan
+    _restore_plan: RestorePlan
 
-    def carry_out(self) -> Forked | None:
+    def restore_files_and_fork(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
         if self._step is not None:
             return self.forked()
-        self._files.put(self._work)
+        self._files.put(self._restore_plan)
         note_undone(
             self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
         )

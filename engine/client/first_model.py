@@ -39,27 +39,6 @@ def load_settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str
     return configuration.loaded_settings.settings, configuration.environment.values
 
 
-def check_model_name(settings: "Settings", name: str) -> None:
-    """Raise `UserError` for a name that no model has."""
-    from interlock.services.models.names import resolve_model
-
-    resolve_model(settings, name)
-
-
-def check_provider_installed(provider: str) -> None:
-    """Raise `UserError` with the command that installs it if the provider's package is missing."""
-    from interlock.services.models.names import require_package
-
-    require_package(f"{provider}:any")
-
-
-def key_variables(provider: str) -> tuple[str, str]:
-    """The variables of a provider's key and of its server's address; empty: it has none."""
-    from interlock.services.models.names import PROVIDERS
-
-    return PROVIDERS[provider].key, PROVIDERS[provider].url
-
-
 def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
     """The models that a provider offers with the key in `env`. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import list_provider_models
@@ -113,11 +92,11 @@ def send_server_test(base: str, key: str, model: str) -> None:
     fetch_json(f"{base}/chat/completions", bearer_header(key), body, _LOADING_S)
 
 
-def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:
+def store_model_and_keys(variables: Mapping[str, str], model: str, user_home: Path) -> None:
     """Store keys and addresses in the user's `.env`, and a model but `auto` in the settings."""
     from interlock.services.config.formats import edit_json_settings, write_dotenv_variables
 
-    file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
+    file, settings = user_home / ".gemini" / ".env", user_home / ".interlock" / "settings.json"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
     try:
         if model != "auto":

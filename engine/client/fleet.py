@@ -1,14 +1,15 @@
 """fleet: what front ends do with runs that workers drive: look, stop, limit, and copy between stores."""
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.optional_rooms import load_fleet_entry
+from interlock.engine.options import Options
 from interlock.engine.read import list_runs_by_id
 from interlock.engine.store import (
     Store,
@@ -20,9 +21,9 @@ from interlock.engine.store import (
 )
 from interlock.engine.store.connection import NO_SERVER, Connection
 from interlock.engine.store.jobs import Job
-from interlock.engine.store.queue import Delivery
-from interlock.engine.store.runs import new_run_id
-from interlock.state.errors import RunError, UserError
+from interlock.engine.store.queue import Delivery, Submitted, submitted
+from interlock.engine.store.runs import new_run_id, set_run_error
+from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.repository import Repository
 from interlock.state.text import did_you_mean, format_duration, join_up_to
@@ -42,7 +43,7 @@ class FleetLimit(NamedTuple):
         return {**self.limit._asdict(), "used": self.used}
 
 
-def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
+def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> list[str]:
     """Copy runs, with their subtasks and files, to the store of this address, or of this state directory.
 
     Returns the names of all that were copied. Raises `UserError`.
@@ -51,9 +52,13 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if read_store_address(Store(home).path) else home
-    other = state_directory_for_store(base, to) if "://" in to else Path(to).expanduser().absolute()
+    other = (
+        state_directory_for_store(base, destination)
+        if "://" in destination
+        else Path(destination).expanduser().absolute()
+    )
     if other == home:
-        raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
+        raise UserError(f"{destination!r} is the store that the runs are in. Name another one with --to.")
     return [*copy_runs(home, other, runs)]
 
 
@@ -78,24 +83,28 @@ def read_delivery(home: Path, run: str) -> Delivery:
         return queue.delivery(conn, run)
 
 
-def undelivered_files_line(delivered: Delivery) -> str:
+def undelivered_files_line(delivery: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
-    if not delivered.left_behind:
+    if not delivery.left_behind:
         return ""
+<<<<<<< HEAD
     named = join_up_to([*map(repr, delivered.left_behind)], _NAMED)
+=======
+    named = join_some([*map(repr, delivery.left_behind)], _NAMED)
+>>>>>>> main
     return f"{named} (ignored by git, private or over 20 MB)"
 
 
 _NAMED = 10
 
 
-def missing_worker_line(home: Path, queued: Sequence[str]) -> str:
-    """`Views.no_worker` of queued runs."""
+def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
+    """Return a line on queued runs that wait because no worker is alive; empty if none does."""
     if not is_on_server(home):
         return ""
     with open_reader(home) as conn:
         assert conn is not None
-        found = conn.jobs.unserved(queued, STALLED_S) if queue.has_queue(conn) else []
+        found = conn.jobs.unserved(queued_runs, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -127,7 +136,7 @@ def has_fleet(home: Path) -> bool:
         return conn is not None and queue.has_queue(conn)
 
 
-def submission_of(priority: int, user: str = "") -> dict[str, Any]:
+def submission_options(priority: int, user: str = "") -> dict[str, Any]:
     """`Options.submitted` of a run that a user starts; empty: this one."""
     from interlock.engine.store.approvals import current_account_name
 
@@ -233,3 +242,88 @@ class Fleet:
             if not queue.remove(conn, name):
                 hint = did_you_mean(name, [one.name for one, _ in queue.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
+
+
+class LimitedDrive(NamedTuple):
+    """A drive that a limit stopped."""
+
+    why: str
+    seconds: float | None
+    """Until the limit has room; None: it doesn't pass by itself."""
+    model: str
+    """Whose call had to wait."""
+
+
+@dataclass(frozen=True)
+class QueuedTurn:
+    """The place in line of one run."""
+
+    home: Path
+    run: str
+
+    def enqueue(self, workflow: str, submitted: Mapping[str, Any], delay_s: float | None) -> bool:
+        """`submitted`: `Options.submitted`. `delay_s`: seconds until the limit that stopped it has room.
+
+        False: the store has no queue, and so no limits.
+        """
+        by = Submitted(submitted["user"], submitted["priority"], workflow, "")
+        with Store(self.home).writing() as conn:
+            return rate_limits.put_turn(conn, self.run, by, delay_s)
+
+    def take(self, model: str = "") -> str | None:
+        """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
+
+        `model`: whose limit stopped it before.
+        """
+        with Store(self.home).writing() as conn:
+            return rate_limits.take_turn(conn, self.run, model)
+
+    def is_waiting_or_driven(self) -> bool:
+        """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
+        with open_reader(self.home) as conn:
+            assert conn is not None
+            return rate_limits.stands(conn, self.run)
+
+    def leave(self) -> None:
+        with Store(self.home).writing() as conn:
+            rate_limits.leave_turn(conn, self.run)
+
+    def is_stopped(self) -> bool:
+        """Whether somebody asked for the run's end."""
+        with open_reader(self.home) as conn:
+            assert conn is not None
+            return rate_limits.is_stopped(conn, self.run)
+
+
+def give_up_stale_turns(home: Path, except_runs: Collection[str]) -> None:
+    """Give back the turns that an earlier server of this host left, but those of these runs."""
+    with Store(home).writing() as conn:
+        rate_limits.leave_other_turns(conn, except_runs)
+
+
+def with_fleet_limits(options: Options) -> Options:
+    """Options of a drive whose model calls count for the limits over all workers."""
+    from interlock.engine.store.rate_limits import FleetLimits
+
+    return replace(options, limited=FleetLimits())
+
+
+def record_and_read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
+    """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
+
+    None, too, for a run of workers: they go on with it.
+    """
+    if options.limited is None or (wait := options.limited.wait) is None:
+        return None
+    with Store(options.home).writing() as conn:
+        if (whose := submitted(conn, run)).queue:
+            rate_limits.put_back(conn, run, whose, wait, model=options.limited.model)
+            return None
+        set_run_error(conn, run, wait.error)
+    return LimitedDrive(wait.why, wait.seconds, options.limited.model)
+
+
+def record_drive_error(home: Path, run: str, error: InterlockError) -> None:
+    """Keep in the run's row why it can't be driven, for whoever looks at it."""
+    with Store(home).writing() as conn:
+        set_run_error(conn, run, {"type": error.kind, "message": str(error)})

@@ -14,18 +14,18 @@ from interlock.state.text import replace_surrogates
 from interlock.tools.save_memory import add_fact_to_text
 
 
-def read_memory(root: Path) -> list[MemoryFile]:
+def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
     return load_memory(roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names)
 
 
-def add_memory_line(root: Path, text: str, *, everywhere: bool) -> tuple[Path, bool]:
+def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Path, bool]:
     """Add a line to the folder's memory file, or to the user's own; return the file, and whether it lacked the line.
 
     Raises `UserError`.
     """
     name = load_folder_settings(root).context.file_names[0]
-    file = Path.home() / ".gemini" / name if everywhere else root / name
+    file = Path.home() / ".gemini" / name if for_all_folders else root / name
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = read_text_file(file) if file.exists() else ""
@@ -37,7 +37,7 @@ def add_memory_line(root: Path, text: str, *, everywhere: bool) -> tuple[Path, b
     return file, after != before
 
 
-def write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
+def check_and_write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
     """Write an MCP server to a settings file if it is a valid one; return whether it replaced one.
 
     Raises `UserError` and `ConfigError`.

@@ -99,7 +99,9 @@ class LiveDrives:
                 self._queues.remove(entry)
 
 
-async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> AsyncGenerator[FollowedEvent]:
+async def follow_events(
+    home: Path, run: str, cursor: str, drives: LiveDrives
+) -> AsyncGenerator[FollowedEvent]:
     """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
     place, changed = Cursor.read(cursor), changes(home)
     stood: RunStanding | None = None
@@ -109,7 +111,7 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
         try:
             while True:
                 driven = drives.drives(run)  # before the pieces: a drive that has ended has told its last one
-                for event in await _take_pieces(pieces) if stood else []:
+                for event in await _wait_for_live_events(pieces) if stood else []:
                     if not _is_recorded(event):
                         yield FollowedEvent(event, "")
                 if not (changed() or time.monotonic() - looked > _ALIVE_S):
@@ -147,7 +149,7 @@ def read_standing(home: Path, run: str) -> RunStanding:
     return RunStanding(row.status, waiting, row.owner)
 
 
-async def _take_pieces(pieces: "asyncio.Queue[Event]") -> list[Event]:
+async def _wait_for_live_events(pieces: "asyncio.Queue[Event]") -> list[Event]:
     """What came since the last look; waits a moment for the first."""
     await asyncio.sleep(0)  # what another thread told already arrives
     try:

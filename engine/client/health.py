@@ -1,17 +1,33 @@
-"""health: what is wrong with the store: its pages, its rows, and the records of every run."""
+"""health: what is as it should be on this machine, in the settings, the store and its server, and what is not."""
 
-from collections.abc import Callable, Iterator
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
-from interlock.engine.client import Client
+from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
 from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, unreadable
+from interlock.services.files.disk import remove_others_permissions
+from interlock.services.hooks.scripts import find_scripts
+from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
+from interlock.services.secrets.environment import withheld_variables
+from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.events import Progress
+from interlock.state.text import abbreviate_home, format_amount, format_count
+from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
-__all__ = ["OURS", "Finding", "damaged_pages", "examine_store"]
+if TYPE_CHECKING:
+    from interlock.services.configuration import Configuration
+    from interlock.state.settings import Settings
 
-OURS = (*STATE_DIRECTORY_PARTS, ADDRESS)
+_OURS = (*STATE_DIRECTORY_PARTS, ADDRESS)
 """What Interlock keeps in the state directory."""
 
 
@@ -22,14 +38,16 @@ class Finding(NamedTuple):
     text: str
 
 
-def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progress: None) -> Iterator[Finding]:
+def examine_and_repair_store(
+    home: Path, on_progress: Callable[[Progress], None] = lambda _progress: None
+) -> Iterator[Finding]:
     """Read every record of the store; rows that disagree with the checkpoints are made again.
 
-    `told` hears of each row and run that is read.
+    `on_progress` hears of each row and run that is read.
     """
 
     def make_progress_callback(what: str, unit: str) -> Callable[[int, int], None]:
-        return lambda done, total: told(Progress(what=what, done=done, total=total, unit=unit))
+        return lambda done, total: on_progress(Progress(what=what, done=done, total=total, unit=unit))
 
     with open_reader(home) as conn:
         if conn is None:
@@ -54,3 +72,296 @@ def examine_store(home: Path, told: Callable[[Progress], None] = lambda _progres
             verifying(number, len(runs))
             records += [(run.run, line) for line in damage(home, run.run)]
     yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)
+
+
+_PACKAGES = (
+    "langgraph",
+    "langgraph-checkpoint",
+    "langchain-google-genai",
+    "pydantic",
+    "rich",
+    "genai-prices",
+)
+
+
+def check_effects(workflow: str) -> Iterator[Finding]:
+    """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
+    hints = Client.for_this_user().find_effect_hints(workflow)
+    for node, call, where in hints:
+        text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
+        yield Finding("note", "effects", text)
+    if not hints:
+        yield Finding("ok", "effects", f"no node of {workflow!r} looks as if it acts outside the graph")
+
+
+def check_machine() -> Iterator[Finding]:
+    """Packages and programs, what may outlive a run, and the sandbox."""
+    from interlock.tools.search.ripgrep import find_ripgrep
+
+    yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
+    yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
+    no_code = f"code is indexed by lines, not by definition; {EXTRA}"
+    for what, found, level, without in (
+        ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
+        ("git", shutil.which("git"), "note", "git status isn't shown, and nothing can be undone"),
+        (
+            "code",
+            f"definitions in {len(grammar_modules())} languages" * is_parser_installed(),
+            "note",
+            no_code,
+        ),
+        (
+            "dot",
+            shutil.which("dot"),
+            "note",
+            "diagrams are drawn without it; as PNG by the extra `png`",
+        ),
+    ):
+        yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
+    note = describe_possible_escapes()
+    yield Finding(
+        "note" if note else "ok",
+        "processes",
+        f"{note or 'none outlives its run'}; {describe_process_limit()}",
+    )
+    yield _check_sandbox()
+
+
+def _check_sandbox() -> Finding:
+    from interlock.services.sandbox.sandbox import check_sandbox_support
+
+    try:
+        return Finding("ok", "sandbox", f"-s works: {check_sandbox_support(os.environ)}")
+    except SandboxError as error:
+        return Finding("note", "sandbox", str(error))
+
+
+def check_settings() -> Iterator[Finding]:
+    """This folder's settings, and everything that they and the folder bring."""
+    from interlock.services.configuration import load_default_configuration
+    from interlock.services.models.names import check_credentials
+
+    root = Path.cwd().resolve()
+    configuration = load_default_configuration(root)
+    try:
+        env, loaded = configuration.environment.values, configuration.loaded_settings
+    except InterlockError as error:
+        yield Finding("problem", "settings", str(error))
+        return
+    yield Finding("ok", "settings", _list_files(loaded.files) or "no file: defaults")
+    unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
+    yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
+    yield from _check_notifications(loaded.settings)
+    yield from _check_context_files(configuration)
+    yield from _check_untrusted_files_and_secrets(configuration)
+    yield from _check_hooks(configuration)
+    yield from _check_policies(configuration)
+    try:
+        check_credentials(loaded.settings, env)
+        yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
+    except InterlockError as error:
+        yield Finding("note", "model", str(error))
+    yield _check_snapshots(root, loaded.settings)
+    yield from _check_network(env)
+    yield from _check_telemetry(loaded.settings)
+
+
+def _check_snapshots(root: Path, settings: "Settings") -> Finding:
+    """Whether what a run changes in this folder can be taken back."""
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.snapshots.snapshots import NO_GIT
+    from interlock.services.snapshots.workspace_tree import WorkspaceTree
+
+    lost = "nothing that a run changes here can be undone"
+    if not settings.snapshots.enabled:
+        return Finding("note", "snapshots", f"off (setting snapshots.enabled): {lost}")
+    if not shutil.which("git"):
+        return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
+    try:
+        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
+    except InterlockError as error:
+        return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
+    return Finding(
+        "ok", "snapshots", f"{format_count(files, 'file')} of this folder are saved around each change"
+    )
+
+
+def _check_network(env: Mapping[str, str]) -> Iterator[Finding]:
+    from interlock.services.models.network import describe_network_settings
+
+    try:
+        yield from (Finding("ok", "network", line) for line in describe_network_settings(env))
+    except UserError as error:
+        yield Finding("problem", "network", str(error))
+
+
+def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
+    if settings.telemetry.enabled:
+        told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
+        why = telemetry_problem(settings)
+        yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
+
+
+def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
+    from interlock.services.context.definitions import find_agent_files
+
+    (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
+    slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
+    names = settings.context.file_names
+    for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
+        yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
+    yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
+    if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
+        yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
+    yield from _check_extensions(configuration, settings)
+
+
+def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
+    root, home = configuration.sources.root, configuration.sources.home
+    agents, problems = configuration.agents
+    yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
+    if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
+        yield Finding("ok", "agents", ", ".join(own))
+    skills, problems = configuration.skills
+    yield from (Finding("note", "skills", abbreviate_home(problem)) for problem in problems)
+    if skills:
+        yield Finding("ok", "skills", ", ".join(skills))
+    for file in settings.processor_files(root, home):
+        why = "" if file.is_file() else "there is no such file"
+        if not configuration.trusted and file.resolve().is_relative_to(root):
+            why = "the folder isn't trusted (interlock trust)"
+        text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
+        yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
+    if settings.mcp_servers:
+        yield from _check_servers(settings, root)
+
+
+def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:
+    from interlock.services.mcp import server_specs
+
+    servers = server_specs(settings, root).values()
+    if able := [server.name for server in servers if not server.problem and not server.disabled]:
+        yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
+    for server in servers:
+        if why := server.problem or ("it is disabled in settings" if server.disabled else ""):
+            yield Finding("note", "mcp", f"{server.name}: not used; {why}")
+
+
+def _check_notifications(settings: "Settings") -> Iterator[Finding]:
+    notify = settings.general.notify
+    command = notify.command if isinstance(notify.command, str) else shlex.join(notify.command)
+    host = urlsplit(notify.webhook).netloc.rpartition("@")[2]
+    ways = [
+        *notify.terminal,
+        *([f"command {command}"] if command else []),
+        *([f"webhook {host}"] if host else []),
+    ]
+    if ways:
+        yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
+
+
+def _check_untrusted_files_and_secrets(configuration: "Configuration") -> Iterator[Finding]:
+    yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
+    settings, env = configuration.loaded_settings.settings, configuration.environment.values
+    if names := sorted(withheld_variables(env, settings.security.environment)):
+        yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
+
+
+def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.policy.policy import RulePolicy
+    from interlock.services.policy.workspace_rules import WorkspaceRules
+
+    settings = configuration.loaded_settings.settings
+    try:
+        texts, rules, problems = configuration.rules
+        books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
+        problems = [*problems, *books.problems, *idle]
+        prefixes = RulePolicy(books).find_wide_prefixes()
+        wide = [
+            f"{' '.join(map(abbreviate_home, rule.split(' ')))} lets through {what}"
+            for rule, what in prefixes
+        ]
+    except InterlockError as error:
+        yield Finding("problem", "policies", str(error))
+        return
+    yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
+    yield Finding(
+        "ok", "policies", _list_files(Path(text.path) for text in texts) or "no file: the shipped rules"
+    )
+
+
+def _list_files(files: Iterable[Path]) -> str:
+    return ", ".join(abbreviate_home(str(file)) for file in files)
+
+
+def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
+    root = configuration.sources.root
+    try:
+        book = configuration.hooks
+        yield from (Finding("note", "hooks", text) for text in book.problems)
+        for hook in {hook.id: hook for hook in book.hooks}.values():
+            if own := sorted({p.relative_to(root) for p in find_scripts(hook.command, root) if p.is_file()}):
+                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+                text = f"{hook.title!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes: tools"
+                text += " ask before they change it, but a command that you allow can. Keep it outside."
+                yield Finding("note", "hooks", text)
+    except InterlockError as error:
+        yield Finding("problem", "hooks", str(error))
+
+
+def check_state(home: Path) -> Iterator[Finding]:
+    """Who can read the state directory, and what is in the store."""
+    if not home.exists():
+        yield Finding("ok", "state", f"{abbreviate_home(str(home))}: nothing has run yet")
+        return
+    yield from _make_state_directory_private(home)
+    try:
+        runs = Client.for_this_user().runs()
+        damaged = damaged_pages(home, quick=True)
+    except InterlockError as error:
+        yield Finding("problem", "store", str(error))
+        return
+    if damaged:
+        mend = "sqlite3 interlock.db .recover"
+        yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
+        return
+    parts = Client.for_this_user().state_directory_sizes()
+    made = ", ".join(f"{part} {format_amount(size)}" for part, size in parts.items())
+    about = f"{format_count(len(runs), 'run')}, {format_amount(sum(parts.values()))} bytes"
+    yield Finding("ok", "store", f"{abbreviate_home(str(home))}: {about}" + (f" ({made})" if made else ""))
+    yield from _check_retention()
+
+
+def _check_retention() -> Iterator[Finding]:
+    """Runs that settings say to delete."""
+    client = Client.for_this_user()
+    try:
+        kept = client.settings(Path.cwd()).store
+    except InterlockError:  # reported with the settings
+        return
+    if kept.keep_days is None and kept.max_gb is None:
+        return
+    plan = client.plan_pruning(time.time(), kept.keep_days, kept.max_gb)
+    if plan.due:
+        due = format_count(len(plan.due), "run")
+        text = f"{due} may be deleted (store.keepDays, store.maxGb): interlock store prune"
+        yield Finding("note", "store", text)
+
+
+def _make_state_directory_private(home: Path) -> Iterator[Finding]:
+    """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
+    try:
+        repaired = [part for part in _OURS if remove_others_permissions(home / part)]
+        if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*_OURS}:
+            home.chmod(0o700)
+            repaired.append(".")
+    except OSError as error:
+        yield Finding("problem", "state", f"{home} can be read by others and not be closed: {error}")
+        return
+    if repaired:
+        yield Finding("note", "state", f"{home}: others could read {', '.join(repaired)}; made private")
+    if home.stat().st_mode & 0o077:
+        close = f"chmod 700 {shlex.quote(str(home))}"
+        yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")

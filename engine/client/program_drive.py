@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
 from interlock.graphs.foreign import wrap_foreign_input
 from interlock.graphs.langgraph_internals import TAP
 from interlock.graphs.pipeline import Pipeline
@@ -102,7 +102,7 @@ class ProgramCall(NamedTuple):
         return self.asked["command"] or {}
 
     @property
-    def is_command(self) -> bool:
+    def begins_with_command(self) -> bool:
         """Whether the run begins with a command in place of an input."""
         return self.new and self.dialect.begins_with(_command_fields(self.command))
 
@@ -141,7 +141,7 @@ class _StreamTap:
 
     async def drive_graph(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
         """Drive the graph as the program asked; yield what nodes write."""
-        config, graph_input = self._merge_config(config), self._first_input(graph_input)
+        config, graph_input = self._merge_config(config), self._input_with_command(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
         given |= self._call.dialect.stream_options(app)
         parts = self._stream_protocol if self._kwargs["protocol"] else self._stream_modes
@@ -166,14 +166,14 @@ class _StreamTap:
         }
         return {**config, **own, **more}
 
-    def _first_input(self, graph_input: Any) -> Any:
+    def _input_with_command(self, graph_input: Any) -> Any:
         """Return the first input, with what a resume changes or skips, too."""
         from langgraph.types import Command
 
         is_first, self._is_first = self._is_first, False
         if self._call.row.body.get("again"):  # what was asked for is in the run already
             return graph_input
-        if self._call.is_command:
+        if self._call.begins_with_command:
             return Command(**_command_fields(self._call.command))
         resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
         if not is_first or not resumes:
@@ -212,44 +212,46 @@ async def drive_call(
     run: str,
     workflow: str,
     call: ProgramCall,
-    given: Any,
+    graph_input: Any,
     receiver: Receiver,
     renderers: Sequence[Renderer],
 ) -> Outcome:
-    """Drive the run until it is over or parks; `given` is its input. Raises `InterlockError`."""
+    """Drive the run until it is over or parks; `graph_input` is its input. Raises `InterlockError`."""
     TAP.set(_StreamTap(call, receiver).drive_graph)
     if call.row.body.get("again"):
-        return await client.go_on(run, renderers=renderers)
+        return await client.resume(run, renderers=renderers)
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
-    first = call.dialect.start_input(workflow, given)
+    first = call.dialect.start_input(workflow, graph_input)
     if call.new:
         return await client.start(workflow, first, renderers=renderers, run=run)
-    _check_not_cancelled(client.run(run), call, given)
-    client.check_driven_here(run)
+    _check_not_cancelled(client.find_run(run), call, graph_input)
+    client.check_run_drivable(run)
     found = threads.list_waiting(client.options, run)
     passed_on = _forwarded_answers(call, found)
     if passed_on or "resume" in call.command:
         if only is not None and not (found := [one for one in found if one.interrupt in only]):
             raise UserError(_GONE)
         resume = passed_on or call.command["resume"]
-        closed = threads.closed_interrupts(client.options, run)
-        client.decide(run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"])
-        return await client.go_on(run, renderers=renderers)
-    if given is None and not call.is_command and not call.asked["checkpoint"]:
+        closed = threads.read_answered_interrupt_ids(client.options, run)
+        client.record_decisions(
+            run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"]
+        )
+        return await client.resume(run, renderers=renderers)
+    if graph_input is None and not call.begins_with_command and not call.asked["checkpoint"]:
         passed = [
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
-        client.decide(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
+        client.record_decisions(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
     moves, checkpoint = _command_fields(call.command), call.asked["checkpoint"]
-    return await call.dialect.go_on(client, run, given, moves, checkpoint, renderers)
+    return await call.dialect.go_on(client, run, graph_input, moves, checkpoint, renderers)
 
 
-def _forwarded_answers(call: ProgramCall, found: list[threads.WaitingRequest]) -> dict[str, Any]:
+def _forwarded_answers(call: ProgramCall, waiting_requests: list[threads.WaitingRequest]) -> dict[str, Any]:
     """Return answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
     given: Any = call.asked["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
-    waiting = {one.interrupt for one in found}
+    waiting = {one.interrupt for one in waiting_requests}
     passed = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     return {key: one for key, one in passed.items() if key in waiting}
 
@@ -268,7 +270,7 @@ def _command_fields(command: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_not_cancelled(row: RunRow, call: ProgramCall, given: Any) -> None:
+def _check_not_cancelled(row: RunRow, call: ProgramCall, graph_input: Any) -> None:
     """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
-    if row.status == "cancelled" and row.error and not (given or _command_fields(call.command)):
+    if row.status == "cancelled" and row.error and not (graph_input or _command_fields(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")

@@ -39,7 +39,7 @@ def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
     return [event for message in messages for event in _message_events(message, made)]
 
 
-def untold_undos(home: Path, run: str) -> list[Event]:
+def read_undos_unknown_to_model(home: Path, run: str) -> list[Event]:
     """What a person took back that the conversation doesn't tell yet: it will, after the next prompt."""
     return [Undone(content=one.text) for one in undone(home, run) if not one.told]
 
@@ -114,12 +114,12 @@ class Cursor:
                 yield event
 
 
-def newest_events(events: list[Event], most: int = MOST_MESSAGES) -> tuple[list[Event], int]:
-    """The last `most` events at most, starting at a prompt if possible, and how many are left out."""
-    if len(events) <= most:
+def newest_events(events: list[Event], limit: int = MOST_MESSAGES) -> tuple[list[Event], int]:
+    """The last `limit` events at most, starting at a prompt if possible, and how many are left out."""
+    if len(events) <= limit:
         return events, 0
     starts = [n for n, e in enumerate(events) if isinstance(e, MessageEvent) and e.role == "user"]
-    first = next((n for n in starts if n >= len(events) - most), len(events) - most)
+    first = next((n for n in starts if n >= len(events) - limit), len(events) - limit)
     return events[first:], first
 
 
@@ -131,7 +131,7 @@ def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
     return gone + [m for m in messages if m.role != "tool" or not answered[m.tool_call_id]]
 
 
-def _message_events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
+def _message_events(message: Message, results_by_call: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
     elif text := message.part(UNDONE):
@@ -142,7 +142,7 @@ def _message_events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> 
         if message.text:
             yield MessageEvent(role="assistant", content=message.text)
         for call in message.tool_calls:
-            yield from _call_events(call, made.get(call.id))
+            yield from _call_events(call, results_by_call.get(call.id))
     # A tool's result comes with its call from the journal, which has more of it.
 
 

@@ -39,7 +39,7 @@ class AnswerChoice(NamedTuple):
     """What else goes on without a question after it; only of choices that last."""
 
     @property
-    def scoped(self) -> str:
+    def label_with_scope(self) -> str:
         """The label, with what else it covers."""
         return f"{self.label}: {self.covers}" if self.covers else self.label
 
@@ -132,7 +132,7 @@ def describe_request(request: Request) -> RequestView:
         why=to_one_line(request["reason"]),
         agent=str(request.get("agent") or ""),
         preview=_shown_preview(request),
-        shows="plan" if reviewed_plan(request) else "diff" if is_diff(request["preview"]) else "text",
+        shows="plan" if plan_under_review(request) else "diff" if is_diff(request["preview"]) else "text",
         parts=tuple(_read_part(part) for part in parts) if len(parts) > 1 else (),
         questions=tuple(_read_questions(request)),
         always=here,
@@ -160,7 +160,7 @@ def brief_arguments(args: Mapping[str, Any]) -> str:
     return to_one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
 
 
-def reviewed_plan(request: Request) -> str:
+def plan_under_review(request: Request) -> str:
     """The plan's Markdown in a plan review; empty for any other request."""
     return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
 
@@ -170,7 +170,7 @@ def is_about_changed_tests(request: Request) -> bool:
     return request["tool_name"] == CHANGED_TESTS and "tests" in request["args"]
 
 
-def request_name(request: Request) -> str:
+def request_number_or_id(request: Request) -> str:
     """What to type for a request: its number, or its id while the run hasn't parked."""
     return str(request["number"] or request["id"])
 
@@ -218,7 +218,7 @@ def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
         order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
         letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
         labels = dict(_LABELS)
-        labels.update(_PLAN_LABELS if reviewed_plan(request) else {})
+        labels.update(_PLAN_LABELS if plan_under_review(request) else {})
         labels.update(_TEST_LABELS if is_about_changed_tests(request) else {})
         yes = [
             AnswerChoice(letters.get(c, ""), c, labels[c], covers=describe_choice_scope(request, c))
@@ -256,9 +256,11 @@ def decision_text(request: Request, decision: Decision) -> str:
     )
 
 
-def make_decision(request: Request, way: AnswerChoice, feedback: str | None = None) -> Decision:
+def make_decision(request: Request, answer_choice: AnswerChoice, feedback: str | None = None) -> Decision:
     """The decision that a way makes; for those that take arguments or an answer: `edited`, `answered`."""
-    return Decision(request["id"], way.choice, feedback=feedback or None, text=way.text or None)
+    return Decision(
+        request["id"], answer_choice.choice, feedback=feedback or None, text=answer_choice.text or None
+    )
 
 
 def decide_with_edits(request: Request, changes: Mapping[str, Any]) -> Decision:
@@ -287,7 +289,7 @@ def find_alike_outcomes(request: Request, others: Sequence[Request]) -> list[Req
 def edits_to_decide_together(requests: Sequence[Request]) -> list[Request]:
     """The edits among these requests that a person may decide as one; empty for fewer than two."""
     edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"])]
-    edits = [r for r in edits if not reviewed_plan(r) and not is_about_changed_tests(r)]
+    edits = [r for r in edits if not plan_under_review(r) and not is_about_changed_tests(r)]
     return edits if len(edits) > 1 else []
 
 
@@ -300,7 +302,7 @@ def shared_answer_choices(requests: Sequence[Request]) -> tuple[AnswerChoice, ..
     )
 
 
-def settle_others(
+def decisions_on_other_requests(
     decision: Decision, request: Request, others: Sequence[Request]
 ) -> tuple[list[Decision], set[str]]:
     """What a decision on a request settles of others: decisions on them, and the ids that nobody is asked about.
@@ -316,7 +318,7 @@ def settle_others(
     return [], set()
 
 
-def answer_labels(request: Request) -> list[str]:
+def answer_field_labels(request: Request) -> list[str]:
     """What to call each of a question's answers."""
     questions = [*_read_questions(request)]
     count = len(questions)
@@ -326,22 +328,22 @@ def answer_labels(request: Request) -> list[str]:
     return [f"answer {n} of {count}" for n in range(1, count + 1)]
 
 
-def decide_with_answers(request: Request, texts: Sequence[str]) -> Decision:
+def decide_with_answers(request: Request, answers: Sequence[str]) -> Decision:
     """The decision made by these answers, one per question or one for all; an option's number stands for its label.
 
     Raises `UserError` for an empty answer.
     """
     questions: Sequence[Request] = request.get("questions") or ({},)
-    if len(texts) == len(questions):
+    if len(answers) == len(questions):
         offered = [question.options for question in _read_questions(request)] or [()]
-        texts = list(map(_replace_option_number, offered, texts))
-    if len(texts) > 1:
-        pairs = zip((str(q.get("question", "")) for q in questions), texts, strict=True)
+        answers = list(map(_replace_option_number, offered, answers))
+    if len(answers) > 1:
+        pairs = zip((str(q.get("question", "")) for q in questions), answers, strict=True)
         text = "\n".join(f"{question}\n{answer}" for question, answer in pairs)
     else:
-        text = texts[0]
+        text = answers[0]
     if not text.strip():
-        raise UserError(f"Request {request_name(request)} asks for an answer, and got an empty one.")
+        raise UserError(f"Request {request_number_or_id(request)} asks for an answer, and got an empty one.")
     return Decision(request["id"], "proceed_once", text=text)
 
 

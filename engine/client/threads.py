@@ -1,6 +1,5 @@
 """threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
 
-import asyncio
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -127,7 +126,7 @@ def _is_bookkeeping(channel: str) -> bool:
     return channel in BOOKKEEPING or is_internal_channel(channel)
 
 
-def _without_choices(options: Options) -> Options:
+def _options_without_mode_and_model(options: Options) -> Options:
     return replace(options, workspace=None, approval_mode=None, mode=None, model=None)
 
 
@@ -138,10 +137,10 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     Raises `InterlockError`.
     """
     from interlock.engine.driver.run_definition import (
+        add_user_processors,
         check_run_code_trusted,
         load_workflow_and_config,
-        recorded_source,
-        with_user_processors,
+        read_recorded_source,
     )
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign_saver import saver_for
@@ -150,45 +149,45 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     row = find_run(options.home, run)
     try:
         check_run_code_trusted(row, options)
-        chosen, prepared = load_workflow_and_config(row, _without_choices(options))
+        chosen, prepared = load_workflow_and_config(row, _options_without_mode_and_model(options))
     except CodeForbiddenError:
-        kind = recorded_pipeline_class(recorded_source(options.home, run))
+        kind = recorded_pipeline_class(read_recorded_source(options.home, run))
         with closing(store.connect()) as conn:
             app = StoredGraph(conn, run)
             yield OpenedGraph(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
         return
-    chosen = with_user_processors(chosen, prepared)
+    chosen = add_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared_graph(prepared.settings.agents.max_depth).compile(saver)
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
-def _config_at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
+def _config_at(run_config: Any, checkpoint: Mapping[str, Any]) -> Any:
     """Raises `UserError`."""
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(checkpoint.get(key) or "", str):
             raise UserError(f"`{key}` must be a string, not {checkpoint[key]!r}.")
     where = {key: value for key, value in checkpoint.items() if key != "thread_id" and value is not None}
-    return {"configurable": {**config["configurable"], **where}}
+    return {"configurable": {**run_config["configurable"], **where}}
 
 
-def read_snapshot(found: OpenedGraph, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
+def read_snapshot(opened_graph: OpenedGraph, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
     """LangGraph's snapshot of a run, at a checkpoint or now."""
-    return found.app.get_state(_config_at(found.config, checkpoint), subgraphs=subgraphs)
+    return opened_graph.app.get_state(_config_at(opened_graph.config, checkpoint), subgraphs=subgraphs)
 
 
 def read_history(
-    found: OpenedGraph,
+    opened_graph: OpenedGraph,
     limit: int,
     before: Mapping[str, Any],
     checkpoint: Mapping[str, Any],
     metadata: Mapping[str, Any],
 ) -> list[Any]:
     """Snapshots, the newest first."""
-    until = _config_at(found.config, before) if before else None
-    at = _config_at(found.config, checkpoint)
-    return [*islice(found.app.get_state_history(at, filter={**metadata} or None, before=until), limit)]
+    until = _config_at(opened_graph.config, before) if before else None
+    at = _config_at(opened_graph.config, checkpoint)
+    return [*islice(opened_graph.app.get_state_history(at, filter={**metadata} or None, before=until), limit)]
 
 
 async def update_state(
@@ -199,30 +198,25 @@ async def update_state(
     Raises `UserError` for what the graph refuses, and for another workflow: its state has rules of its own. Raises
     `BusyError` while it is driven.
     """
-    from interlock.engine.driver.drive import Drive
+    from interlock.engine.driver.drive import open_drive
     from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import withdraw_open_requests
 
     store = Store(options.home)
-    row, defined, _ = check_drivable(find_run(options.home, run), _without_choices(options))
-    chosen, prepared = load_workflow_and_config(row, _without_choices(options), defined)
+    row, defined, _ = check_drivable(find_run(options.home, run), _options_without_mode_and_model(options))
+    chosen, prepared = load_workflow_and_config(row, _options_without_mode_and_model(options), defined)
     chosen.check_writable()
-    lease = await acquire_lease(store, run, wait=False)
-    try:
-        drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
-        try:
-            config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
-            made = await _write_state(drive.app, config, values, as_node)
-            withdraw_open_requests(drive.conn, run)
-            if not (await drive.app.aget_state(drive.config)).next:
-                mark_run_done(drive.conn, run)
-            drive.conn.flush(last=True)
-            return made
-        finally:
-            await drive.close()
-    finally:
-        await asyncio.to_thread(lease.release)
+    lease = await acquire_lease(store, run, wait_if_alive=False)
+    bus = EventBus([], redact=prepared.redact)
+    async with open_drive(store, lease, chosen, prepared, bus, Stop()) as drive:
+        config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
+        made = await _write_state(drive.app, config, values, as_node)
+        withdraw_open_requests(drive.conn, run)
+        if not (await drive.app.aget_state(drive.config)).next:
+            mark_run_done(drive.conn, run)
+        drive.conn.flush(last=True)
+        return made
 
 
 async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) -> Any:
@@ -239,13 +233,13 @@ async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) 
         raise UserError(f"The state can't be written: {type(error).__name__}: {why}") from error
 
 
-def ask_memory_store(home: Path, ask: Callable[[Any], Any]) -> Any:
-    """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
+def query_memory_store(home: Path, query: Callable[[Any], Any]) -> Any:
+    """What `query` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
     from interlock.engine.store.foreign_saver import memories
 
     Store(home).open()
     with memories(home / "interlock.db") as store:
-        return ask(store)
+        return query(store)
 
 
 @dataclass(frozen=True)
@@ -265,9 +259,11 @@ def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     ]
 
 
-def find_request(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
+def find_request_of_interrupt(
+    options: Options, run: str, interrupt_key: str
+) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    rows = queries.select_request(options.home, run, key)
+    rows = queries.select_request(options.home, run, interrupt_key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 
@@ -280,7 +276,7 @@ def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Messag
         return [(name, chain.message(name)) for name in chain.ids(head)]
 
 
-def closed_interrupts(options: Options, run: str) -> set[str]:
+def read_answered_interrupt_ids(options: Options, run: str) -> set[str]:
     """The ids of interrupts that were answered."""
     return {
         name
@@ -291,17 +287,20 @@ def closed_interrupts(options: Options, run: str) -> set[str]:
 
 
 def decisions_from_resume(
-    found: Sequence[WaitingRequest], resume: Any, closed: Collection[str] = ()
+    waiting_requests: Sequence[WaitingRequest], resume_value: Any, answered_interrupts: Collection[str] = ()
 ) -> list[Decision]:
     """The decisions that a resume value makes: one value, or interrupt id → value.
 
     A map whose keys all look like ids of interrupts, or that holds the id of one that waits, names interrupts; any
-    other map is a value. `closed`: further ids, of breakpoints, too. Raises
+    other map is a value. `answered_interrupts`: further ids, of breakpoints, too. Raises
     `InterlockError`, also for an id that doesn't wait: its answer is to another question.
     """
-    items = {one.interrupt: [other for other in found if other.interrupt == one.interrupt] for one in found}
-    if _names_interrupts(resume, {*items, *closed}):
-        answers: dict[str, Any] = {**resume}
+    items = {
+        one.interrupt: [other for other in waiting_requests if other.interrupt == one.interrupt]
+        for one in waiting_requests
+    }
+    if _is_map_of_interrupts(resume_value, {*items, *answered_interrupts}):
+        answers: dict[str, Any] = {**resume_value}
         if unknown := [name for name in answers if name not in items]:
             raise UnknownInterruptError(f"Unknown or already-consumed interrupt: {unknown[0]}")
     elif len(items) > 1:
@@ -309,18 +308,18 @@ def decisions_from_resume(
             "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
             "Docs: https://docs.langchain.com/oss/python/langgraph/interrupts#handling-multiple-interrupts."
         )
-    elif not items and isinstance(resume, dict) and "request" in resume:
+    elif not items and isinstance(resume_value, dict) and "request" in resume_value:
         raise UnknownInterruptError("The interrupt that this answers doesn't wait any more.")
     else:  # as LangGraph: a value decides nothing where nothing waits
-        answers = {name: cast(Any, resume) for name in items}
+        answers = {name: cast(Any, resume_value) for name in items}
     return [one for name, answer in answers.items() for one in _decisions_on_interrupt(items[name], answer)]
 
 
-def _names_interrupts(resume: Any, known: Collection[str]) -> bool:
+def _is_map_of_interrupts(resume: Any, known_interrupts: Collection[str]) -> bool:
     if not isinstance(resume, Mapping) or not resume:
         return False
     names = [str(key) for key in cast("Mapping[Any, Any]", resume)]
-    return all(map(is_interrupt_id, names)) or any(name in known for name in names)
+    return all(map(is_interrupt_id, names)) or any(name in known_interrupts for name in names)
 
 
 class UnknownInterruptError(UserError):
@@ -330,34 +329,34 @@ class UnknownInterruptError(UserError):
 _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}
 
 
-def is_breakpoint(asked: WaitingRequest) -> bool:
+def is_breakpoint(waiting: WaitingRequest) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    return foreign_requests.is_breakpoint_request(asked.request)
+    return foreign_requests.is_breakpoint_request(waiting.request)
 
 
-def _decisions_on_interrupt(asked: Sequence[WaitingRequest], answer: Any) -> list[Decision]:
-    first = asked[0].request
+def _decisions_on_interrupt(waiting: Sequence[WaitingRequest], answer: Any) -> list[Decision]:
+    first = waiting[0].request
     if not foreign_requests.is_interrupt_request(first):
-        return [decision_from_answer(asked[0], answer)]
+        return [decision_from_answer(waiting[0], answer)]
     if first.kind == "question":
-        return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
-    if is_breakpoint(asked[0]):
-        return [Decision(asked[0].id, "proceed_once")]
-    made = decisions_on_actions([one.request for one in asked], answer)
-    return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
+        return [Decision(waiting[0].id, "proceed_once", text=answer_text(first, answer))]
+    if is_breakpoint(waiting[0]):
+        return [Decision(waiting[0].id, "proceed_once")]
+    made = decisions_on_actions([one.request for one in waiting], answer)
+    return [Decision(one.id, **fields) for one, fields in zip(waiting, made, strict=True)]
 
 
-def decision_from_answer(asked: WaitingRequest, answer: Any) -> Decision:
+def decision_from_answer(waiting: WaitingRequest, answer: Any) -> Decision:
     """A decision on a request of Interlock's own workflows: the fields of `Decision`, a word, or the answer's text."""
-    request = asked.request
+    request = waiting.request
     fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}
     if "choice" not in fields:
         said = str(fields.get("text", "")).strip()
         words = UNKNOWN_OUTCOME_CHOICES if request.kind == "outcome" else _WORDS
         word = "proceed_once" if request.kind == "question" else words.get(said.lower(), "")
         fields = {**fields, "choice": word, "text": said if request.kind == "question" else None}
-    if (meant := fields.get("request", asked.id)) != asked.id:
-        raise UserError(f"Request {meant!r} no longer waits; {asked.id!r} does. Nothing was decided.")
+    if (meant := fields.get("request", waiting.id)) != waiting.id:
+        raise UserError(f"Request {meant!r} no longer waits; {waiting.id!r} does. Nothing was decided.")
     if (choice := fields["choice"]) not in request.choices:
-        raise UserError(f"Request {asked.id!r} takes {', '.join(request.choices)}; got {answer!r}.")
-    return Decision(asked.id, choice, fields.get("feedback"), fields.get("args"), fields.get("text"))
+        raise UserError(f"Request {waiting.id!r} takes {', '.join(request.choices)}; got {answer!r}.")
+    return Decision(waiting.id, choice, fields.get("feedback"), fields.get("args"), fields.get("text"))

@@ -18,17 +18,17 @@ _FIRST = ("waiting", "interrupted")
 """Statuses of unfinished runs, which are offered first."""
 
 
-def list_workspace_runs(talk: "Conversation") -> list[RunRow]:
+def list_workspace_runs(conversation: "Conversation") -> list[RunRow]:
     """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
-    rows = talk.client.runs(workspace=str(talk.workspace))
+    rows = conversation.client.runs(workspace=str(conversation.workspace))
     there = {row.run for row in rows}
     tops = [row for row in rows if not (row.workflow == "task" and row.parent in there)]
     return sorted(tops, key=lambda row: row.status not in _FIRST)
 
 
-def read_said_texts(talk: "Conversation", run: str) -> list[str]:
+def read_texts_of_person_and_model(conversation: "Conversation", run: str) -> list[str]:
     """What a person and the model said in a run."""
-    messages = talk.client.messages(run, talk.client.current_state(run))
+    messages = conversation.client.read_messages(run, conversation.client.unmasked_state(run))
     return [
         m.text
         for m in messages
@@ -38,16 +38,16 @@ def read_said_texts(talk: "Conversation", run: str) -> list[str]:
     ]
 
 
-def start_new_conversation(talk: "Conversation") -> None:
-    left = talk.run
-    talk.switch(None)
-    talk.tell("new", "A new conversation.", left or "")
+def start_new_conversation(conversation: "Conversation") -> None:
+    left = conversation.run
+    conversation.switch(None)
+    conversation.tell("new", "A new conversation.", left or "")
 
 
-def switch_to_run(talk: "Conversation", name: str) -> None:
+def switch_to_run(conversation: "Conversation", name: str) -> None:
     """Go on with another run of this workspace. Raises `UserError`."""
-    row = talk.client.run(name, talk.workspace)
-    if row.workspace != str(talk.workspace):
+    row = conversation.client.find_run(name, conversation.workspace)
+    if row.workspace != str(conversation.workspace):
         raise UserError(
             f"Run {row.run!r} works in {row.workspace!r}. Go on with it there: interlock -r {row.run}"
         )
@@ -55,15 +55,15 @@ def switch_to_run(talk: "Conversation", name: str) -> None:
         raise UserError(
             f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it first: interlock cancel {row.run}"
         )
-    talk.switch(row.run)
+    conversation.switch(row.run)
 
 
-async def fork_conversation(talk: "Conversation") -> None:
+async def fork_conversation(conversation: "Conversation") -> None:
     """Go on in a second run that shares all of this one's past, in the same folder."""
-    run = talk.this_run
-    made = await to_thread(lambda: talk.client.fork(run, in_place=True))
-    talk.switch(made.run)
-    talk.tell("forked", f"This is run {made.run}, forked from {run}.", run)
+    run = conversation.begun_run
+    made = await to_thread(lambda: conversation.client.fork_run(run, in_place=True))
+    conversation.switch(made.run)
+    conversation.tell("forked", f"This is run {made.run}, forked from {run}.", run)
 
 
 class PastPrompt(NamedTuple):
@@ -74,12 +74,14 @@ class PastPrompt(NamedTuple):
     """The last step before the prompt; None: the run began with it."""
 
 
-def list_prompts(talk: "Conversation") -> list[PastPrompt]:
+def list_prompts(conversation: "Conversation") -> list[PastPrompt]:
     """The run's prompts, newest first. Raises `UserError` if there is none."""
-    run, found = talk.this_run, list[PastPrompt]()
-    taken = talk.client.checkpoints(run)
+    run, found = conversation.begun_run, list[PastPrompt]()
+    taken = conversation.client.checkpoints(run)
     for place, (checkpoint, opened) in enumerate(pairwise(taken)):
-        if checkpoint.source == "input" and (said := talk.client.messages(run, opened.values, "prompt")):
+        if checkpoint.source == "input" and (
+            said := conversation.client.read_messages(run, opened.values, "prompt")
+        ):
             found.append(PastPrompt(said[-1].text, taken[place - 1].step if place else None))
     if not found:
         raise UserError(f"Run {run!r} has no prompt to go back to. See its steps: /history")
@@ -87,53 +89,58 @@ def list_prompts(talk: "Conversation") -> list[PastPrompt]:
 
 
 async def rewind_conversation(
-    talk: "Conversation", before: int | None, agrees: "Callable[[Sequence[FileChange]], Awaitable[bool]]"
+    conversation: "Conversation",
+    before_step: int | None,
+    confirm_changes: "Callable[[Sequence[FileChange]], Awaitable[bool]]",
 ) -> bool:
     """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
-    run = talk.this_run
-    found = await to_thread(lambda: talk.client.rewind(run, before))
-    if not await agrees(found.changes):
-        talk.tell("unchanged", "Nothing was changed.")
+    run = conversation.begun_run
+    found = await to_thread(lambda: conversation.client.plan_rewind(run, before_step))
+    if not await confirm_changes(found.changes):
+        conversation.tell("unchanged", "Nothing was changed.")
         return False
-    made = await to_thread(found.carry_out)
-    talk.switch(made and made.run)
-    talk.tell("back", "Back before that prompt.", run)
+    made = await to_thread(found.restore_files_and_fork)
+    conversation.switch(made and made.run)
+    conversation.tell("back", "Back before that prompt.", run)
     return True
 
 
-async def undo_changes(talk: "Conversation", call: str | None) -> "Sequence[FileChange]":
+async def undo_changes(conversation: "Conversation", call: str | None) -> "Sequence[FileChange]":
     """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
-    run = talk.this_run
-    return await to_thread(lambda: talk.client.undo(run, call))
+    run = conversation.begun_run
+    return await to_thread(lambda: conversation.client.undo_changes(run, call))
 
 
-def compress_conversation(talk: "Conversation") -> None:
+def compress_conversation(conversation: "Conversation") -> None:
     """Compress the conversation now, instead of a prompt. Raises `UserError` before anything has run."""
-    run, head = talk.this_run, lambda: talk.client.state(talk.this_run).get("head")
+    run, head = (
+        conversation.begun_run,
+        lambda: conversation.client.masked_state(conversation.begun_run).get("head"),
+    )
 
     async def compressed() -> None:
         before = head()
-        talk.options = replace(talk.options, compress=True)
-        await talk.go_on()
-        if talk.run == run and head() == before:
-            talk.tell("unchanged", "Nothing was compressed: the conversation is too short.")
+        conversation.options = replace(conversation.options, compress=True)
+        await conversation.go_on()
+        if conversation.run == run and head() == before:
+            conversation.tell("unchanged", "Nothing was compressed: the conversation is too short.")
 
-    talk.do_in_place(compressed)
+    conversation.do_instead_of_run(compressed)
 
 
-def last_answer(talk: "Conversation") -> str:
+def newest_model_text(conversation: "Conversation") -> str:
     """The model's newest text; empty if there is none."""
-    run = talk.this_run
-    messages = talk.client.messages(run, talk.client.state(run))
+    run = conversation.begun_run
+    messages = conversation.client.read_messages(run, conversation.client.masked_state(run))
     return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
 
 
-def replay_beside_record(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
+def compare_replay_with_record(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
     """Replay a run; each step with the nodes on both sides, and whether nodes and state are the same.
 
     Raises `UserError`.
     """
-    made = client.replay(run, swap=swap)
+    made = client.replay_run(run, swap=swap)
     pairs = zip_longest(made.recorded, made.points)
     return {
         "steps": [

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 def load_folder_settings(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
-    from interlock.engine.run_files import load_folder_settings
+    from interlock.services.configuration import load_default_configuration
 
-    return load_folder_settings(folder)
+    return load_default_configuration(folder).loaded_settings.settings
 
 
 _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
@@ -51,11 +51,15 @@ _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
 _MOST_CALLS = 20
 
 
-def _list_calls(made: Sequence[Call]) -> str:
+def _list_calls(calls: Sequence[Call]) -> str:
     """The calls that there are, one a line, each with its number."""
-    if not made:
+    if not calls:
         return "The run made none."
+<<<<<<< HEAD
     shown = [f"  {number}  {to_one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(made, 1)]
+=======
+    shown = [f"  {number}  {one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(calls, 1)]
+>>>>>>> main
     more = len(shown) - _MOST_CALLS
     rest = [f"  … and {more} earlier"] if more > 0 else []
     return "\n".join(["There are:", *rest, *shown[-_MOST_CALLS:]])
@@ -69,23 +73,25 @@ class Views:
         self.home = options.home
 
     def runs(
-        self, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+        self, status: str | None = None, limit: int | None = None, offset: int = 0, **field_values: str
     ) -> list[RunRow]:
         """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
 
         `limit`: of all, only so many of the newest, but for the first `offset`. `like`: values of stored fields.
         """
-        return read.list_runs(self.home, status, limit, offset, **like)
+        return read.list_runs(self.home, status, limit, offset, **field_values)
 
     def named_runs(self, names: Sequence[str]) -> list[RunRow]:
         """The runs with exactly these ids, as far as they exist; most recently changed first."""
         return read.list_runs_by_id(self.home, names)
 
-    def undone(self, run: str) -> list[Undone]:
+    def undone_changes(self, run: str) -> list[Undone]:
         """What was taken back, in order."""
         return undone(self.home, run)
 
-    def requests(self, run: str | None = None, limit: int | None = None, offset: int = 0) -> list[Request]:
+    def waiting_requests(
+        self, run: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[Request]:
         """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
 
         `limit`: of so many runs, but for the first `offset`.
@@ -108,7 +114,7 @@ class Views:
         """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
         return read.list_executed_nodes(self.home, run, since, deep)
 
-    def here(self, run: str) -> str:
+    def current_place(self, run: str) -> str:
         """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
         return read.find_current_place(self.home, run)
 
@@ -116,7 +122,7 @@ class Views:
         """The rows of `steps`."""
         return read.list_step_rows(self.home, run)
 
-    def waits(self, run: str) -> list[Row]:
+    def waiting_tasks(self, run: str) -> list[Row]:
         """Tasks that have asked a person, where their graph stands now; some may be done."""
         return read.list_waiting_tasks(self.home, run)
 
@@ -124,11 +130,11 @@ class Views:
         """Root checkpoints, the oldest first. A step repeated after a crash has two: the newer counts."""
         return of_states.list_root_checkpoints(self.home, run)
 
-    def due(self, run: str) -> list[DueNode]:
+    def due_nodes(self, run: str) -> list[DueNode]:
         """The nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones."""
         return of_states.list_due_nodes(self.home, run)
 
-    def current_state(self, run: str) -> dict[str, Any]:
+    def unmasked_state(self, run: str) -> dict[str, Any]:
         """The newest state; empty for a run that was killed before its first checkpoint."""
         return of_states.read_newest_state(self.home, run)
 
@@ -144,7 +150,7 @@ class Views:
         """Every sub-agent started, each below its parent, in call order."""
         return of_calls.list_agents(self.home, run)
 
-    def reasons(self, run: str) -> list[Reason]:
+    def route_reasons(self, run: str) -> list[Reason]:
         """Reasons in the order the nodes ended."""
         return of_calls.list_reasons(self.home, run)
 
@@ -152,15 +158,15 @@ class Views:
         """The effects of the run's nodes, in the order in which they began."""
         return of_calls.list_effects(self.home, run)
 
-    def answered(self, run: str) -> Iterator[dict[str, Any]]:
+    def answered_requests(self, run: str) -> Iterator[dict[str, Any]]:
         """Answered requests: id, kind, tool, choice, by whom, when."""
         return of_calls.list_answered_requests(self.home, run)
 
-    def models(self, run: str) -> dict[str, dict[str, Any]]:
+    def model_usage(self, run: str) -> dict[str, dict[str, Any]]:
         """Model → requests, tokens and cost."""
         return read.usage_by_model(self.home, run)
 
-    def exact(self, name: str) -> RunRow | None:
+    def find_exact_run(self, name: str) -> RunRow | None:
         """The run with exactly this id; None: there is none."""
         return read.find_exact_run(self.home, name)
 
@@ -174,7 +180,7 @@ class Views:
 
         return list_dropped_messages(self.home, run, head)
 
-    def told(self, run: str, step: int | None = None) -> "list[Event]":
+    def read_events(self, run: str, step: int | None = None) -> "list[Event]":
         """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
         from interlock.engine.client.record import read_events
 
@@ -192,13 +198,13 @@ class Views:
 
         return compute_statistics(self.home, by, since)
 
-    def sizes(self) -> dict[str, int]:
+    def state_directory_sizes(self) -> dict[str, int]:
         """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
         from interlock.engine.store.retention import state_directory_sizes
 
         return state_directory_sizes(self.home)
 
-    def prune_plan(
+    def plan_pruning(
         self, now: float, keep_days: int | None, max_gb: float | None
     ) -> "retention.RetentionPlan":
         """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
@@ -206,11 +212,11 @@ class Views:
 
         return plan_retention(self.home, now, keep_days, max_gb)
 
-    def prune(self, planned: "retention.RetentionPlan") -> "Iterator[retention.DueRun]":
+    def prune_runs(self, plan: "retention.RetentionPlan") -> "Iterator[retention.DueRun]":
         """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
         from interlock.engine.store.retention import delete_due_runs
 
-        return delete_due_runs(self.home, planned)
+        return delete_due_runs(self.home, plan)
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many records there are, and a line for each that was changed, removed, inserted or moved."""
@@ -230,35 +236,37 @@ class Views:
 
         return head(self.home)
 
-    def export(self, run: str) -> dict[str, Any]:
+    def export_record(self, run: str) -> dict[str, Any]:
         """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
         from interlock.engine.travel.run_export import record_of
 
-        return record_of(self.home, self.run(run))
+        return record_of(self.home, self.find_run(run))
 
-    def output(self, run: str) -> Mapping[str, Any]:
+    def load_output(self, run: str) -> Mapping[str, Any]:
         """The output of a run that ended well, as it is shown; empty for others, and if its workflow doesn't load."""
-        from interlock.engine.client.run_output import load_output
+        from interlock.engine.driver.outcome import load_output
 
-        return load_output(self.home, self.run(run))
+        return load_output(self.home, self.find_run(run))
 
     def unrestorable_line(self, run: str) -> str:
         """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
         from interlock.engine.run_files import unrestorable_line
 
-        return unrestorable_line(self.home, self.run(run))
+        return unrestorable_line(self.home, self.find_run(run))
 
-    def graph_path(self, run: str, asks: Iterable[str] = (), until: int | None = None) -> "RunPath":
+    def read_graph_path(
+        self, run: str, request_lines: Iterable[str] = (), until: int | None = None
+    ) -> "RunPath":
         """The path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
         from interlock.engine.read.run_path import read_run_path
 
-        return read_run_path(self.home, self.run(run), asks, until)
+        return read_run_path(self.home, self.find_run(run), request_lines, until)
 
-    def file_text(self, run: str, path: str, limit: int) -> str:
+    def read_file_text(self, run: str, path: str, limit: int) -> str:
         """The text of a file as the run's tools may read it, without secrets."""
         from interlock.engine.run_files import read_workspace_text
 
-        return read_workspace_text(self.home, self.run(run), path, limit)
+        return read_workspace_text(self.home, self.find_run(run), path, limit)
 
     settings = staticmethod(load_folder_settings)
 
@@ -266,39 +274,44 @@ class Views:
         """The run that `-c` means."""
         return read.find_run_to_continue(self.home, self.options.workspace, prompted)
 
-    def run(self, name: str, workspace: Path | None = None) -> RunRow:
+    def find_run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
 
-    def state(self, run: str, step: int | None = None) -> dict[str, Any]:
+    def masked_state(self, run: str, step: int | None = None) -> dict[str, Any]:
         """The state after a root step, by default the newest, without secrets. Raises `UserError` naming the steps."""
         return self._mask_secrets(run, of_states.read_state_at_step(self.home, run, step))
 
-    def state_within(self, run: str) -> dict[str, Any]:
+    def masked_tool_batch_state(self, run: str) -> dict[str, Any]:
         """The newest state of a tool batch in progress or waiting, without secrets; empty if there is none."""
         return self._mask_secrets(run, of_states.read_tool_batch_state(self.home, run))
 
     def _mask_secrets(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
         from interlock.engine.masking import load_folder_redactor, mask_secrets
 
-        return mask_secrets(values, load_folder_redactor(Path(self.run(run).workspace), self.home))
+        return mask_secrets(values, load_folder_redactor(Path(self.find_run(run).workspace), self.home))
 
-    def path(self, run: str) -> list[tuple[str, int]]:
+    def node_path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.root_node_path([step for step in self.steps(run) if not is_hidden_node(step.node)])
 
-    def path_marks(
+    def mark_drawing(
         self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
     ) -> "Marks":
         """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
         from interlock.engine.read.run_path import compute_marks
 
-        return compute_marks(self.graph_path(run, until=until), declared)
+        return compute_marks(self.read_graph_path(run, until=until), declared)
 
     def stopped_in_nodes(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
+<<<<<<< HEAD
         found = self.due(run.run) if run.status == "interrupted" else []
         return [" › ".join(map(node_display_name, due.place)) for due in found]
+=======
+        found = self.due_nodes(run.run) if run.status == "interrupted" else []
+        return [" › ".join(map(display_name, due.place)) for due in found]
+>>>>>>> main
 
     def describe_trouble(self, run: RunRow) -> dict[str, str] | None:
         """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""
@@ -318,23 +331,23 @@ class Views:
             "advice": again if run.status == "interrupted" else over,
         }
 
-    def damage(self, run: str) -> list[str]:
+    def find_damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
         from interlock.engine.store.integrity import damage
 
         return list(damage(self.home, run))
 
-    def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
+    def read_messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
         from interlock.engine.store.chain import read_messages_up_to
 
         return read_messages_up_to(self.home, run, str(state.get(key) or ""))
 
-    def call(self, run: str, name: str) -> Call:
+    def find_call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
         return of_calls.find_call(self.calls(run), name, run)
 
-    def life(self, run: str, chart: str, call: str | None = None) -> "Lifecycle":
+    def read_lifecycle(self, run: str, chart: str, call: str | None = None) -> "Lifecycle":
         """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
         from interlock.engine.read import lifecycles
 
@@ -354,31 +367,35 @@ class Views:
         )
         return found._replace(moves=tuple(moves))
 
-    def costs(self, run: str) -> dict[str, dict[str, Any]]:
+    def model_costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
         from interlock.engine.travel.run_export import costs
 
-        return costs(self.run(run), self.models(run))
+        return costs(self.find_run(run), self.model_usage(run))
 
-    def patch(self, run: str) -> bytes:
+    def read_patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
-        row = self.run(run)
+        row = self.find_run(run)
         if (kept := load_patch(self.home, row.run)) is not None:
             return kept
         if not Path(row.workspace).is_dir():
             raise UserError(f"Run {row.run!r} has no patch: it isn't done, or changed nothing.")
-        return self.diff(row.run).encode(errors="surrogateescape")
+        return self.diff_files(row.run).encode(errors="surrogateescape")
 
-    def diff(self, run: str, call: str | None = None, until: int | None = None) -> str:
+    def diff_files(self, run: str, call: str | None = None, until: int | None = None) -> str:
         """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
 
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.checkouts import files_on_this_host
-        from interlock.engine.run_files import diff_calls, find_call_snapshots, find_inherited_snapshots
+        from interlock.engine.run_files import (
+            diff_calls,
+            files_on_this_host,
+            find_call_snapshots,
+            find_inherited_snapshots,
+        )
 
-        row = self.run(run)
+        row = self.find_run(run)
         before = [] if call or until is not None else find_inherited_snapshots(self.home, row)
         chosen = before or find_call_snapshots(self.home, row, call)
         if until is not None:
@@ -388,7 +405,7 @@ class Views:
         with files_on_this_host(self.home, row, files=not all(one.after for one in chosen)) as here:
             return diff_calls(self.home, here, chosen)
 
-    def no_worker(self, rows: Sequence[RunRow]) -> str:
+    def missing_worker_line(self, rows: Sequence[RunRow]) -> str:
         """A line on those of these runs that wait because no worker is alive; empty if none does."""
         if not (queued := [row.run for row in rows if row.status == "queued"]):
             return ""
@@ -396,7 +413,7 @@ class Views:
 
         return missing_worker_line(self.home, queued)
 
-    def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
+    def load_workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""
         from interlock.engine.workflows import find_workflow
 
@@ -405,7 +422,7 @@ class Views:
             return found
         from interlock.engine.driver import run_config, run_definition
 
-        return run_definition.with_user_processors(
+        return run_definition.add_user_processors(
             found, run_config.prepare_run(self.options, needs_model=False)
         )
 
@@ -415,11 +432,11 @@ class Views:
 
         check_run_code_trusted(row, self.options)
 
-    def effect_hints(self, name: str) -> "list[Hint]":
+    def find_effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
         from interlock.engine.effect_hints import find_effect_hints
 
-        return find_effect_hints(self.workflow(name))
+        return find_effect_hints(self.load_workflow(name))
 
     def list_user_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""

@@ -65,7 +65,7 @@ class RunBudget:
     prices: Callable[[str], Prices | None]
     on_refused: Callable[[str, str], None] = lambda _why, _kind: None
     """Called when the limit is reached, with a message for the user and the kind of error."""
-    over_all: "LimitedCalls | None" = None
+    fleet_limits: "LimitedCalls | None" = None
     """The limits over all workers."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -85,7 +85,7 @@ class RunBudget:
                 used = self._sum_usage(model, tokens) if self._is_limited else _NOTHING
                 refusal = self._refusal_message(used, model, agent)
                 if not refusal and not self._must_wait(used):
-                    wait = self.over_all and self.over_all.take(call.task, model, tokens)
+                    wait = self.fleet_limits and self.fleet_limits.take(call.task, model, tokens)
                     if wait is None:
                         self.usage.reserve(call.task, agent, model, tokens)
                         return self._reply_tokens_left(used, model, tokens)
@@ -100,12 +100,12 @@ class RunBudget:
 
     async def _wait_for_fleet_limit(self, wait: "Wait", model: str) -> None:
         """Wait for a limit over all workers: here for a moment, else without a process."""
-        assert self.over_all
+        assert self.fleet_limits
         if wait.seconds is None:
             self.on_refused(f"{wait.why}. {no_price_message(model)}", "budget")
             raise Stopped
         if wait.seconds > _HERE_S:
-            self.over_all.stop(wait, model)
+            self.fleet_limits.stop(wait, model)
             self.on_refused(wait.why, wait.error["type"])
             raise Stopped
         await asyncio.sleep(wait.seconds)
@@ -123,15 +123,15 @@ class RunBudget:
     def settle(self, task: str, usage: Tokens | None = None) -> None:
         """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""
         self.usage.settle(task)
-        if self.over_all:
-            self.over_all.settle(task, usage)
+        if self.fleet_limits:
+            self.fleet_limits.settle(task, usage)
         self._settled.set()
 
     def lose(self, task: str) -> None:
         """Keep counting the estimate: the call was cut off, so its real usage is unknown."""
         self.usage.lose(task)
-        if self.over_all:
-            self.over_all.lose(task)
+        if self.fleet_limits:
+            self.fleet_limits.lose(task)
         self._settled.set()
 
     def _refusal_message(self, used: BudgetUse, model: str, agent: str) -> str:
@@ -184,7 +184,7 @@ class RunBudget:
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
             reserved_usd=sum(self._highest_cost(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
             next_tokens=latest.latest_tokens if latest else tokens,
-            next_usd=latest.latest_usd if latest else self._least_cost(model, tokens),
+            next_usd=latest.latest_usd if latest else self._estimated_request_cost(model, tokens),
             is_first=latest is None,
             next_cached=latest.latest_cached
             if latest and unix_time() - latest.latest_at < _CACHE_LIVES_S
@@ -198,7 +198,7 @@ class RunBudget:
         if (most := self.limits.max_tokens) is not None:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
-            asked = _priced_request_tokens(tokens, used.next_cached)
+            asked = _split_cached_tokens(tokens, used.next_cached)
             left = most_usd - used.usd - used.reserved_usd - request_cost(prices, asked)
             each = request_cost(prices, Tokens(input=tokens, output=1)) - request_cost(
                 prices, Tokens(input=tokens)
@@ -208,24 +208,28 @@ class RunBudget:
             return None
         return max(1, int(min(*rooms, REPLY_TOKENS) if used.under_way else min(rooms)))
 
-    def _least_cost(self, model: str, input: int) -> float:
+    def _estimated_request_cost(self, model: str, input_tokens: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
-        return request_cost(prices, _priced_request_tokens(input)) if prices else 0.0
+        return request_cost(prices, _split_cached_tokens(input_tokens)) if prices else 0.0
 
-    def _highest_cost(self, model: str, input: int, out: int) -> float:
+    def _highest_cost(self, model: str, input_tokens: int, output_tokens: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
-        prices = self.prices(model) if self.limits.max_budget_usd is not None and (input or out) else None
-        return request_cost(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
+        prices = (
+            self.prices(model)
+            if self.limits.max_budget_usd is not None and (input_tokens or output_tokens)
+            else None
+        )
+        return request_cost(prices[-1:], Tokens(input=input_tokens, output=output_tokens)) if prices else 0.0
 
 
-def _priced_request_tokens(input: int, cached: int = 0) -> Tokens:
+def _split_cached_tokens(input_tokens: int, cached_tokens: int = 0) -> Tokens:
     """Return how a request's tokens are priced: what no cache holds may be written to one, where that costs more."""
-    cached = min(cached, input)
-    return Tokens(input=input, cached=cached, written=input - cached)
+    cached_tokens = min(cached_tokens, input_tokens)
+    return Tokens(input=input_tokens, cached=cached_tokens, written=input_tokens - cached_tokens)
 
 
-def _exceeds(limit: float, used: float, more: float) -> bool:
-    return used >= limit or used + more > limit
+def _exceeds(limit: float, used: float, next_use: float) -> bool:
+    return used >= limit or used + next_use > limit
 
 
 def _over_budget_message(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = False) -> str:

@@ -47,11 +47,11 @@ class RunChecks:
     workspace: Workspace
     around: HookEnvironment
     home: Path
-    processes_in: Callable[[Path | None], Processes]
+    make_processes: Callable[[Path | None], Processes]
     """Processes for the check in the workspace, or in a copy of it."""
     commands: Processes
     """The model's own."""
-    copies: bool
+    copies_workspace: bool
     """Views are copies: commands run in a sandbox, which has mounts of its own."""
 
     def is_test(self, path: str) -> bool:
@@ -70,7 +70,7 @@ class RunChecks:
         return CheckTable(self.command)
 
     async def run(self, key: str) -> CheckEnd:
-        return await self._run_logged(key, "", self._run_in_workspace)
+        return await self._run_unless_logged(key, "", self._run_in_workspace)
 
     async def _run_in_workspace(self) -> CheckEnd:
         """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
@@ -100,16 +100,18 @@ class RunChecks:
         return found
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
-        return await self._run_logged(
+        return await self._run_unless_logged(
             key,
             "tests as before" if changes.changes else "view",
             lambda: self._run_check_with_original_tests(changes),
         )
 
-    async def _run_logged(self, key: str, how: str, run: Callable[[], Awaitable[CheckEnd]]) -> CheckEnd:
+    async def _run_unless_logged(
+        self, key: str, variant: str, run: Callable[[], Awaitable[CheckEnd]]
+    ) -> CheckEnd:
         """Return how it ended, as logged if it has; a check that a kill cut off is run again."""
         firing = Firing("AfterAgent", key, SUBJECT)
-        name = f"check: {self.command}" + (f" ({how})" if how else "")
+        name = f"check: {self.command}" + (f" ({variant})" if variant else "")
         hook = Hook("AfterAgent", FLAGS, "check", self.command, name, idempotent=True)
         row = next((row for row in self.log.rows(firing.event, key) if row.hook == hook.id), None)
         if row is None or row.reply is None:
@@ -121,18 +123,27 @@ class RunChecks:
             return end
         return CheckEnd.model_validate(row.reply.output["check"])
 
-    async def _run_command(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
+    async def _run_command(
+        self, folder: Path, command_prefix: tuple[str, ...], copied_workspace: Path | None
+    ) -> CheckEnd:
         env = {**self.around.variables(), **python_isolation_variables(self.command, self.workspace.root)}
-        if copy:
-            env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
-        ended = await self.processes_in(copy).run(
-            [*prefix, "bash", "-c", self.command],
-            cwd=root,
+        if copied_workspace:
+            env = {
+                name: value.replace(str(self.workspace.root), str(copied_workspace))
+                for name, value in env.items()
+            }
+        ended = await self.make_processes(copied_workspace).run(
+            [*command_prefix, "bash", "-c", self.command],
+            cwd=folder,
             timeout_s=_TIMEOUT_S,
             limit_chars=_READ_CHARS,
             env=env,
         )
-        output = ended.output.replace(str(copy), str(self.workspace.root)) if copy else ended.output
+        output = (
+            ended.output.replace(str(copied_workspace), str(self.workspace.root))
+            if copied_workspace
+            else ended.output
+        )
         return self._check_end_from(replace(ended, output=output))
 
     def _check_end_from(self, ended: ProcessEnd) -> CheckEnd:
@@ -188,7 +199,7 @@ class RunChecks:
         root = self.workspace.root
 
         stop = StopFlag()
-        made = open_view(root, files, self.home, copy=self.copies, check=stop.check)
+        made = open_view(root, files, self.home, copy=self.copies_workspace, check=stop.check)
         entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))
         try:
             view = await asyncio.shield(entered)

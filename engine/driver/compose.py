@@ -104,29 +104,25 @@ class DriveServices:
             await self.models.made.aclose()
 
 
-@dataclass(frozen=True)
-class DriveConnections:
-    """What the drive creates for itself: fenced connection, cancel token, step log, event sink, budget callback."""
-
-    conn: Connection
-    token: Token
-    steps: StepLog
-    emit: Emit
-    on_refused: Callable[[str, str], None]
-    """Called when a budget is used up, with a message for the user and the kind of error."""
-    epoch: int
-    """Epoch of the drive's lease."""
-
-
 def compose_services(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+    prepared: RunConfig,
+    info: RunInfo,
+    store: Store,
+    conn: Connection,
+    *,
+    epoch: int,
+    token: Token,
+    steps: StepLog,
+    emit: Emit,
+    on_refused: Callable[[str, str], None],
 ) -> DriveServices:
-    """Wire the services of one drive; nothing is connected or started yet."""
-    conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    outputs, index = (
-        _open_output_files(prepared, info, store, conn),
-        LazyService(partial(_open_index, prepared, store)),
-    )
+    """Wire the services of one drive; nothing is connected or started yet.
+
+    `conn`: fenced by the lease of this `epoch`. `on_refused`: called when a budget is used up, with a message for the
+    user and the kind of error.
+    """
+    outputs = _open_output_files(prepared, info, store, conn)
+    index = LazyService(partial(_open_index, prepared, store))
     redact, plans = prepared.redact, prepared.workspace.plans
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
@@ -135,12 +131,13 @@ def compose_services(
     servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
     policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(
-        ChatModels, lazy := LazyService(partial(_make_models, prepared, info, transcript, connections))
+        ChatModels,
+        lazy := LazyService(partial(_make_models, prepared, info, transcript, conn, epoch, on_refused)),
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
-    kept = _make_snapshots(prepared, info, store, connections)
+    kept = _make_snapshots(prepared, store, partial(SqlSnapshots, conn, info.run, steps, emit))
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     options = prepared.options
     context = WorkspaceContext(
@@ -156,7 +153,7 @@ def compose_services(
         info=info,
         settings=prepared.settings,
         clock=Clock(),
-        cancel=connections.token,
+        cancel=token,
         transcript=transcript,
         models=models,
         toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
@@ -166,7 +163,7 @@ def compose_services(
         approvals=approvals,
         context=context,
         outputs=outputs,
-        steps=connections.steps,
+        steps=steps,
         snapshots=kept,
         agents=agents,
         plans=RunPlans(store, info, prepared),
@@ -203,7 +200,7 @@ def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
 
 
 def _make_snapshots(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+    prepared: RunConfig, store: Store, make_sql_snapshots: Callable[..., SqlSnapshots]
 ) -> SqlSnapshots:
     def make() -> "WorkspaceSnapshots":
         from interlock.services.snapshots.snapshots import WorkspaceSnapshots
@@ -218,12 +215,11 @@ def _make_snapshots(
 
     needed, checked = prepared.options.repository is not None, must_keep_tests(prepared)
     wanted = needed or prepared.settings.snapshots.enabled or checked
-    made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
     ignored = keep_ignored if checked else None
-    return made(make if wanted else None, ignored, needed, prepared.options.commits)
+    return make_sql_snapshots(make if wanted else None, ignored, needed, prepared.options.commits)
 
 
-async def with_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
+async def add_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
@@ -258,7 +254,7 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
 
 
 def open_mcp_servers(
-    prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
+    prepared: RunConfig, outputs: OutputFiles, emit: Emit, record_reply: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp import Servers, server_specs
 
@@ -272,7 +268,7 @@ def open_mcp_servers(
         emit=emit,
         home=prepared.options.home,
         learn=prepared.redact.add_secrets,
-        keep=keep,
+        keep=record_reply,
     )
 
 
@@ -331,9 +327,9 @@ def _make_checks(
         workspace=prepared.workspace,
         around=hooks.around,
         home=prepared.options.home,
-        processes_in=processes_in,
+        make_processes=processes_in,
         commands=commands,
-        copies=prepared.sandbox is not None,
+        copies_workspace=prepared.sandbox is not None,
     )
 
 
@@ -345,21 +341,21 @@ def _make_toolset(
     models: ChatModels,
     emit: Emit,
     index: "LazyService[WorkspaceIndex]",
-    chosen: Mapping[str, Tool],
-    is_included: Callable[[str], bool] = lambda _: True,
+    tools: Mapping[str, Tool],
+    includes_server_tool: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
-    """`is_included`: whether an MCP server's tool is included."""
+    """`includes_server_tool`: whether an MCP server's tool is included."""
     kind = BuiltinToolset
     if prepared.settings.mcp_servers:
         from interlock.services.mcp import JoinedToolset
 
-        kind = partial(JoinedToolset, servers=servers(), is_included=is_included)
+        kind = partial(JoinedToolset, servers=servers(), is_included=includes_server_tool)
     return kind(
         workspace=prepared.workspace,
         processes=processes,
         outputs=outputs,
         settings=prepared.settings,
-        tools=chosen,
+        tools=tools,
         models=models,
         emit=emit,
         index=index,
@@ -397,15 +393,19 @@ def _tools_of_root_agent(prepared: RunConfig, info: RunInfo, tools: Mapping[str,
 
 
 def _make_models(
-    prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
+    prepared: RunConfig,
+    info: RunInfo,
+    transcript: ChainTranscript,
+    conn: Connection,
+    epoch: int,
+    on_refused: Callable[[str, str], None],
 ) -> ChatModels:
-    conn = connections.conn
-    usage = UsageLedger(conn, info.run, connections.epoch)
+    usage = UsageLedger(conn, info.run, epoch)
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
         over_all = options.limited.of_drive(conn, user, info.workflow, prices)
-    budget = RunBudget(usage, prepared.limits, prices, connections.on_refused, over_all)
+    budget = RunBudget(usage, prepared.limits, prices, on_refused, over_all)
     return ChatModels(
         only_own_scripts=prepared.options.repository is not None,
         settings=prepared.settings,

@@ -43,26 +43,30 @@ async def ask_until_settled(
     outcome: Outcome,
     asker: Asker,
     resume: Resume,
-    follow: Follow | None = None,
-    later: set[str] | None = None,
+    follow_other_driver: Follow | None = None,
+    postponed: set[str] | None = None,
 ) -> Outcome:
     """Ask about what waits, and resume, until nothing waits or the rest is left for later.
 
-    `follow`: without it, a run that another process has taken up is left to that one. `later`: ids of requests that
-    aren't asked about again; those that are left for later are added.
+    `follow_other_driver`: without it, a run that another process has taken up is left to that one. `postponed`: ids of
+    requests that aren't asked about again; those that are left for later are added.
     """
-    later = set() if later is None else later
+    postponed = set() if postponed is None else postponed
     requests: Sequence[Pending] = outcome.pending
     while outcome.drained:
-        if outcome.status == "running" and follow:
-            outcome, requests = replace(outcome, status=await follow(outcome.run), pending=[]), ()
+        if outcome.status == "running" and follow_other_driver:
+            outcome, requests = (
+                replace(outcome, status=await follow_other_driver(outcome.run), pending=[]),
+                (),
+            )
         if outcome.status != "waiting":
             break
-        requests = [one for one in requests or _waiting_fields(home, outcome.run) if one["id"] not in later]
+        requests = requests or [request.fields for request in list_waiting_requests(home, outcome.run)]
+        requests = [request for request in requests if request["id"] not in postponed]
         decisions = await asker.decide(outcome, requests) if requests else ()
-        later |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
+        postponed |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
         if not decisions:
-            status = await _status_after_grace(home, outcome.run) if follow else "waiting"
+            status = await _status_after_grace_period(home, outcome.run) if follow_other_driver else "waiting"
             if status == "waiting":
                 break
             if status != "interrupted":  # resumed elsewhere, or already over
@@ -87,11 +91,7 @@ async def _resume_with_decisions(
     return replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
 
 
-def _waiting_fields(home: Path, run: str) -> list[Pending]:
-    return [request.fields for request in list_waiting_requests(home, run)]
-
-
-async def _status_after_grace(home: Path, run: str) -> str:
+async def _status_after_grace_period(home: Path, run: str) -> str:
     """The run's status, giving whoever decided elsewhere a moment to resume it."""
     import asyncio  # deferred: it costs the fast commands 20 ms
 
@@ -102,7 +102,7 @@ async def _status_after_grace(home: Path, run: str) -> str:
     return find_run(home, run).status
 
 
-def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_unsuspending(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never suspends, without an event loop: each of its drives has its own."""
     try:
         work.send(None)

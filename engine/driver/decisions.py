@@ -27,11 +27,11 @@ from interlock.tools.table import TOOLS
 
 
 def record_decisions(
-    store: Store, run: str, decisions: Sequence[Decision], by: str = "", door: str = "program"
+    store: Store, run: str, decisions: Sequence[Decision], decided_by: str = "", door: str = "program"
 ) -> None:
     """Persist each answer, power-safe. Every decision is checked before the first is written.
 
-    `by`: who decided; empty: this user. `door`: where, unless the decision says.
+    `decided_by`: who decided; empty: this user. `door`: where, unless the decision says.
 
     Raises `UserError` for a request that isn't pending, a choice it doesn't offer, or invalid arguments.
     """
@@ -42,10 +42,10 @@ def record_decisions(
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
                 raise request_not_waiting_error(conn, run, decision.approval)
-        named = [(name, d) for d in decisions for name in _named_requests(waiting, d)]
+        named = [(name, d) for d in decisions for name in _request_ids_of(waiting, d)]
         chosen = [
-            (name, _make_answer(waiting, name, d, by, door))
-            for name, d in [*named, *_rest_of_cancelled_batches(waiting, named)]
+            (name, _check_and_make_answer(waiting, name, d, decided_by, door))
+            for name, d in [*named, *_decisions_on_rest_of_batches(waiting, named)]
         ]
         with conn.transaction():
             for name, answer in chosen:
@@ -58,16 +58,16 @@ def record_decisions(
             enqueue_decided_run(conn, run)
 
 
-def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
+def is_cancelling_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
     """Whether one of these decisions ends the run itself."""
     if all(decision.choice != "cancel" for decision in decisions):
         return False
     waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
-    named = [name for d in decisions if d.choice == "cancel" for name in _named_requests(waiting, d)]
+    named = [name for d in decisions if d.choice == "cancel" for name in _request_ids_of(waiting, d)]
     return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
-def _named_requests(waiting: dict[str, Request], decision: Decision) -> list[str]:
+def _request_ids_of(waiting: dict[str, Request], decision: Decision) -> list[str]:
     """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
     if decision.approval != "all":
         return [decision.approval]
@@ -75,7 +75,7 @@ def _named_requests(waiting: dict[str, Request], decision: Decision) -> list[str
     return found or ([*waiting] if decision.choice == "cancel" else [])
 
 
-def _rest_of_cancelled_batches(
+def _decisions_on_rest_of_batches(
     waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
@@ -97,37 +97,41 @@ UNKNOWN_OUTCOME_CHOICES = {"redo": "proceed_once", "skip": "reject"}
 """What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
 
 
-def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
-    request = waiting[name].fields
+def _check_and_make_answer(
+    waiting: dict[str, Request], request_id: str, decision: Decision, decided_by: str, door: str
+) -> Answer:
+    request = waiting[request_id].fields
     if decision.choice not in (*request["choices"], "cancel"):
-        raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
+        raise UserError(
+            f"Request {request_id!r} takes {', '.join(request['choices'])}; got {decision.choice!r}."
+        )
     means = UNKNOWN_OUTCOME_CHOICES.get(decision.text or "") if request["kind"] == "outcome" else None
     if means not in (None, decision.choice):
         raise UserError(
-            f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
+            f"Request {request_id!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
         )
     args = None
-    if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
+    if not is_about_call(request_id) and (schema := (request["questions"] or [{}])[0].get("schema")):
         from interlock.graphs.foreign_requests import check_answer_schema
 
-        check_answer_schema(name, decision.text or "", schema)
+        check_answer_schema(request_id, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edited_arguments(request, args)
-        if is_about_call(name):  # a node's tools may have the names of ours
-            _check_arguments(name, request["tool_name"], args)
+        if is_about_call(request_id):  # a node's tools may have the names of ours
+            _check_arguments(request_id, request["tool_name"], args)
     return Answer(
         choice=decision.choice,
         feedback=replace_surrogates(decision.feedback) if decision.feedback else None,
         args=args,
         text=replace_surrogates(decision.text) if decision.text else None,
-        by=replace_surrogates(by) or f"{current_account_name()}@{socket.gethostname()}",
+        by=replace_surrogates(decided_by) or f"{current_account_name()}@{socket.gethostname()}",
         door=decision.door or door,
         at=unix_time(),
     )
 
 
-def _check_arguments(name: str, tool: str, args: object) -> None:
+def _check_arguments(request_id: str, tool: str, args: object) -> None:
     """Report a person's mistake to the person, not to the model."""
     found = TOOLS.get(tool)
     if found is None:
@@ -137,4 +141,4 @@ def _check_arguments(name: str, tool: str, args: object) -> None:
     except ValidationError as error:
         place, what = first_validation_error(error)
         place = place or "arguments"
-        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {what}.") from error
+        raise UserError(f"The arguments for {request_id!r} don't fit {tool!r}: {place}: {what}.") from error

@@ -99,14 +99,14 @@ def derive_run_id(key: str) -> str:
 
 
 def insert_linked_run(
-    store: Store, prepared: RunConfig, parent: str, run: str, made: Callable[[ChainTranscript], NewRun]
+    store: Store, prepared: RunConfig, parent: str, run: str, make_run: Callable[[ChainTranscript], NewRun]
 ) -> str:
-    """Insert a child run; idempotent. `made` writes the initial messages to its chain.
+    """Insert a child run; idempotent. `make_run` writes the initial messages to its chain.
 
     It starts with the parent's current rules: some may have been saved since `prepared` was made.
     """
     with closing(store.connect()) as conn:
-        new = made(ChainTranscript(SqlChain(conn), store.outputs, run, redact=prepared.redact))
+        new = make_run(ChainTranscript(SqlChain(conn), store.outputs, run, redact=prepared.redact))
         with conn.transaction():
             sealed = is_row_sealed(conn, parent)  # from here on, nobody else changes the parent's row
             new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
@@ -217,11 +217,11 @@ class RunPlans:
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            return self._plan_run(run, head, prompt, modes, plan)
+            return self._make_run_of_plan(run, head, prompt, modes, plan)
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _plan_run(
+    def _make_run_of_plan(
         self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
     ) -> NewRun:
         prepared = self.prepared

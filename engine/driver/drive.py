@@ -3,29 +3,30 @@ graph begins with: its first, another prompt's, a retry's."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from itertools import chain
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
-from interlock.engine.driver.compose import DriveConnections, DriveServices, compose_services
+from interlock.engine.driver.compose import DriveServices, compose_services
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
-from interlock.engine.masking import SecretNotice
+from interlock.engine.driver.stop import Stop, allow_exit_while_blocked, exit_later_if_overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import saver_for
 from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
+from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_channels import pending_nodes_missing_from
@@ -34,30 +35,18 @@ from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachments
 from interlock.services.models.names import disable_tracing
 from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
-from interlock.state.deps import RunInfo
+from interlock.state.deps import RunInfo, await_despite_cancel
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.text import replace_surrogates
+from interlock.state.text import replace_surrogates, to_json_text
 from interlock.state.workflow import WorkflowContext
 
+DriveInput = Callable[["Drive"], Awaitable[Any]]
+"""Returns a drive's first input: the graph's input, a command, or None to resume where it stopped."""
 RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
-
-
-def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
-    asks, brief = prepared.options.interactive, prepared.is_brief
-    return RunInfo(
-        run,
-        pipeline.name,
-        prepared.workspace.root,
-        interactive=asks,
-        approval_mode=prepared.chosen_mode,
-        guard=prepared.options.guard,
-        brief=brief,
-        continues=pipeline.can_continue,
-    )
 
 
 class Drive:
@@ -71,14 +60,12 @@ class Drive:
         prepared: RunConfig,
         bus: EventBus,
         stop: Stop,
-        rewired: Callable[[DriveServices], DriveServices] = lambda own: own,
+        substitute_services: Callable[[DriveServices], DriveServices] = lambda own: own,
     ) -> None:
-        """`rewired`: what takes the place of its services in a replay."""
-        self.store = store
-        self.lease = lease
-        self.pipeline = pipeline
-        self.bus, self.stop, self.door = bus, stop, prepared.options.door
-        self._warnings = prepared.warnings
+        """`substitute_services`: what takes the place of its services in a replay."""
+        self.store, self.lease = store, lease
+        self.pipeline, self.prepared = pipeline, prepared
+        self.bus, self.stop = bus, stop
         self.refusal = ("", "")
         """Kind of error and message for the user, about a used-up budget."""
         self.awaited = set[str]()
@@ -87,6 +74,7 @@ class Drive:
         """Breakpoints of a foreign graph that nobody has let it pass yet."""
         self.reruns_waiting_nodes = False
         """Whether it goes on whatever waits, as LangGraph does with no input: nodes that wait run again, and ask."""
+        self._has_warned_of_secret = False
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
         with ExitStack() as stack:
@@ -94,15 +82,35 @@ class Drive:
             fence_commits(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
-            options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
+            options = prepared.options
+            info = RunInfo(
+                lease.run,
+                pipeline.name,
+                prepared.workspace.root,
+                interactive=options.interactive,
+                approval_mode=prepared.chosen_mode,
+                guard=options.guard,
+                brief=prepared.is_brief,
+                continues=pipeline.can_continue,
+            )
             disable_tracing()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
-            connections = DriveConnections(
-                self.conn, stop.token, steps, bus, self.stop_for_budget, lease.epoch
+            services = compose_services(
+                prepared,
+                info,
+                store,
+                self.conn,
+                epoch=lease.epoch,
+                token=stop.token,
+                steps=steps,
+                emit=bus,
+                on_refused=self.stop_for_budget,
             )
-            self.services = rewired(compose_services(prepared, info, store, connections))
+            self.services = substitute_services(services)
+            self.context = _workflow_context(self.services, self.conn, lease.run, prepared)
+            """For the workflow's `enter` and `leave`."""
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.notice = SecretNotice(prepared.redact, self._emit_warning)
+            self._saver.notice = self._warn_of_first_secret
             self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -110,28 +118,42 @@ class Drive:
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
 
-    def _emit_warning(self, line: str) -> None:
-        self._warnings.append(line)
-        self.bus(ErrorEvent(severity="warning", message=line))
+    def _warn_of_first_secret(self, what: str, value: Any) -> None:
+        """Warn of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again.
+
+        `what` begins the warning.
+        """
+        redact = self.prepared.redact
+        if self._has_warned_of_secret or not redact.enabled:
+            return
+        if spans := redact.find_secrets(to_json_text(to_json_value(value))):
+            self._has_warned_of_secret = True
+            line = (
+                f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
+                "store keeps state unmasked. Keep the name of a variable in the state instead."
+            )
+            self.prepared.warnings.append(line)
+            self.bus(ErrorEvent(severity="warning", message=line))
 
     def stop_for_budget(self, why: str, kind: str) -> None:
         """Stop because a budget is used up."""
         self.refusal = self.refusal if self.refusal[0] else (kind, why)
-        self.stop.later("budget")
+        self.stop.request_drain("budget")
 
-    async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
+    async def advance(self, graph_input: Any) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
+        timeout_s = self.prepared.limits.timeout_s
         blocks = self.pipeline.runs_user_code
-        end = watch_blocking_code(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
+        end = allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
         self._saver.begin_drive(self.lease.run, self.app)
-        self.stop.token.overdue = exit_when_overdue
+        self.stop.token.overdue = exit_later_if_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with blame_damaged_rows(self.store.path):
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
-                    resume = self._pending_answers(snapshot)
+                    resume = self._collect_answers(snapshot)
                     if self.stop.why == "lost":
                         raise lost_run_error(self.conn, self.lease)
                     if self.stop.why or not resume:
@@ -151,7 +173,7 @@ class Drive:
         snapshot = await self._read_snapshot()
         with blame_damaged_rows(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
-            answers = self._pending_answers(snapshot)
+            answers = self._collect_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
@@ -161,7 +183,7 @@ class Drive:
 
     async def _advance_once(self, graph_input: Any) -> None:
         try:
-            await self.pipeline.drive_graph(
+            await self.pipeline.advance(
                 self.app, graph_input, self.config, self.services.deps, self.stop.control
             )
         except GraphDrained:
@@ -170,7 +192,7 @@ class Drive:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(last=True)
 
-    def _pending_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+    def _collect_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
         self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)
@@ -180,6 +202,37 @@ class Drive:
     def end_run(self) -> None:
         """Note that the run is done."""
         self._saver.end_run(self.lease.run)
+
+    def first_state(self, input: WorkflowInput) -> dict[str, Any]:
+        """Return the state that the run's row holds, JSON-like."""
+
+        def channels() -> dict[str, str]:
+            prepared = self.prepared
+            wanted = prepared.options.protocol or prepared.settings.tools.protocol
+            own = {"mode": "", "chosen_mode": prepared.chosen_mode, **requested_modes(prepared)}
+            protocol = prepared.resolve_protocol(wanted)
+            return {**own, "protocol": protocol, **self.hook_channels("startup")}
+
+        return self.pipeline.first_state(input, self.context, channels)
+
+    def graph_input(self, first_state: dict[str, Any], session_reason: str) -> Any:
+        """Return what the graph begins with. `first_state`: that of the run's row; `session_reason`: why it begins."""
+        return self.pipeline.graph_input(first_state, self.hook_channels(session_reason))
+
+    def hook_channels(self, session_reason: str) -> dict[str, str]:
+        """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
+        configured = self.services.deps.hooks.configured
+        begins = is_hooked({"hooked": configured}, "SessionStart")
+        return {"hooked": configured, **({"session": session_reason} if begins else {})}
+
+    async def has_due_task(self) -> bool:
+        """Whether any task can proceed, instead of all being done or waiting."""
+        snapshot, _ = await self.resume_input()
+        if snapshot.created_at is None:
+            return True  # it was given nothing: the graph says so
+        if self.halted_breakpoints or self.reruns_waiting_nodes:
+            return not self.halted_breakpoints
+        return bool(snapshot.tasks) and not _is_only_waiting(snapshot)
 
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
@@ -191,6 +244,27 @@ class Drive:
             await self.services.close()
         finally:
             self._stack.close()
+
+
+@asynccontextmanager
+async def open_drive(
+    store: Store,
+    lease: Lease,
+    pipeline: Pipeline,
+    prepared: RunConfig,
+    bus: EventBus,
+    stop: Stop,
+    substitute_services: Callable[[DriveServices], DriveServices] = lambda own: own,
+) -> AsyncGenerator[Drive]:
+    """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened."""
+    try:
+        drive = Drive(store, lease, pipeline, prepared, bus, stop, substitute_services)
+        try:
+            yield drive
+        finally:
+            await await_despite_cancel(drive.close())
+    finally:
+        await await_despite_cancel(asyncio.to_thread(lease.release))
 
 
 def pending_interrupts(snapshot: StateSnapshot) -> list[Interrupt]:
@@ -205,16 +279,6 @@ def pending_interrupts(snapshot: StateSnapshot) -> list[Interrupt]:
 def _inner_snapshot(task: PregelTask) -> StateSnapshot | None:
     """The graph inside a task; None: there is none, or it is over, and what waits is the task itself, or another."""
     return task.state if isinstance(task.state, StateSnapshot) and task.state.tasks else None
-
-
-async def has_due_task(drive: Drive) -> bool:
-    """Whether any task can proceed, instead of all being done or waiting."""
-    snapshot, _ = await drive.resume_input()
-    if snapshot.created_at is None:
-        return True  # it was given nothing: the graph says so
-    if drive.reruns_waiting_nodes:
-        return not drive.halted_breakpoints
-    return bool(snapshot.tasks) and not drive.halted_breakpoints and not _is_only_waiting(snapshot)
 
 
 def _is_only_waiting(snapshot: StateSnapshot) -> bool:
@@ -250,28 +314,29 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
             check_resumable(run, inner.graph, inner.compiled, task.state, saver)
 
 
-def _cannot_resume_error(run: str, what: str) -> RunError:
+def _cannot_resume_error(run: str, obstacle: str) -> RunError:
     return RunError(
-        f"Run {run!r} can't be resumed: {what}, which this version doesn't have. Resume it with the version or the "
+        f"Run {run!r} can't be resumed: {obstacle}, which this version doesn't have. Resume it with the version or the "
         f"workflow file that began it, or start another; what it did: interlock show {run}"
     )
 
 
-def workflow_context(drive: Drive, prepared: RunConfig) -> WorkflowContext:
-    """The context for the workflow's `enter` and `leave`."""
-    run, started = drive.lease.run, time.monotonic()
+def _workflow_context(
+    services: DriveServices, conn: Connection, run: str, prepared: RunConfig
+) -> WorkflowContext:
+    started = time.monotonic()
 
     def stats() -> dict[str, Any]:
-        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+        return {**usage_stats(conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
 
     return WorkflowContext(
-        drive.services.transcript,
-        drive.services.journal,
+        services.transcript,
+        services.journal,
         prepared.model,
         prepared.approval_mode,
         prepared.limits,
         stats,
-        lambda record: usage_of(drive.conn, run, record),
+        lambda record: usage_of(conn, run, record),
         list(prepared.agents),
         _attachment_messages(prepared),
         prepared.options.compress,
@@ -288,69 +353,41 @@ def _attachment_messages(prepared: RunConfig) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
-def first_state(
-    chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
-) -> dict[str, Any]:
-    """Return the state that a run's row holds, JSON-like."""
-    return chosen.first_state(
-        input, context, lambda: {**_run_channels(prepared), **hook_channels(drive, "startup")}
-    )
-
-
-def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
-    """Return what a graph begins with. `first`: the state in its run's row; `session`: why the session begins."""
-    return chosen.graph_input(first, hook_channels(drive, session))
-
-
-def _run_channels(prepared: RunConfig) -> dict[str, str]:
-    wanted = prepared.options.protocol or prepared.settings.tools.protocol
-    known = {"mode": "", "chosen_mode": prepared.chosen_mode}
-    return {**known, **requested_modes(prepared), "protocol": prepared.resolve_protocol(wanted)}
-
-
 def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
     """Modes and protocol passed now; otherwise a run keeps its own."""
     protocol = prepared.options.protocol
-    chosen = {"approval_mode": approval_mode, "chosen_mode": approval_mode}
     asked = {
-        **chosen,
+        "approval_mode": approval_mode,
+        "chosen_mode": approval_mode,
         "mode": prepared.options.mode,
         "protocol": protocol and prepared.resolve_protocol(protocol),
     }
     return {name: value for name, value in asked.items() if value}
 
 
-def check_mode_switch(asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+def check_mode_switch(requested: Mapping[str, str], state: Mapping[str, Any]) -> None:
     """Raise `RunError` if a person may not switch the run's approval mode to the one asked for."""
-    mode, before = asked.get("approval_mode"), approval_mode_state(now)
+    mode, before = requested.get("approval_mode"), approval_mode_state(state)
     if mode and before and mode != before.partition(".")[0]:
         next_state(ApprovalModeChart, before, f"use_{mode}")
 
 
-def postponed_mode_warnings(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+def postponed_mode_warnings(
+    chosen: Pipeline, requested: Mapping[str, str], state: Mapping[str, Any]
+) -> list[str]:
     """Return a line for each mode that differs from the run's and counts only from its next prompt on."""
     goes_on = "counts from the next prompt: this one goes on as it began."
     ends = "doesn't count: this run goes on as it began, and takes no further prompt."
     return [
         f"{name.replace('_', ' ')} {value!r} {goes_on if chosen.follow_up else ends}"
-        for name, value in asked.items()
-        if now.get(name) != value and name != "chosen_mode"
+        for name, value in requested.items()
+        if state.get(name) != value and name != "chosen_mode"
     ]
 
 
-def hook_channels(drive: Drive, session: str) -> dict[str, str]:
-    """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
-    configured = drive.services.deps.hooks.configured
-    return {
-        "hooked": configured,
-        **({"session": session} if is_hooked({"hooked": configured}, "SessionStart") else {}),
-    }
-
-
-def next_prompt_state(
-    chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
-) -> dict[str, Any] | None:
+def next_prompt_state(drive: Drive, row: RunRow, prompt: str | None) -> dict[str, Any] | None:
     """State for another prompt or a retry after the graph has ended; None: just report its end again."""
+    chosen, context = drive.pipeline, drive.context
     if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
         return None
     message = Message(role="user", origin="person", content=replace_surrogates(prompt)) if prompt else None
@@ -360,24 +397,17 @@ def next_prompt_state(
     return more
 
 
-async def continuation_input(
-    chosen: Pipeline,
-    prepared: RunConfig,
-    given: Any,
-    at: Mapping[str, Any],
-    drive: Drive,
-    context: WorkflowContext,
-) -> Any:
+async def continuation_input(drive: Drive, graph_input: Any, from_checkpoint: Mapping[str, Any]) -> Any:
     """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
-    `at`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
+    `from_checkpoint`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that
+    doesn't fit.
     """
-    drive.config["configurable"].update(at)
-    drive.reruns_waiting_nodes = given is None
+    drive.config["configurable"].update(from_checkpoint)
+    drive.reruns_waiting_nodes = graph_input is None
     await drive.resume_input()
-    if given is not None:
+    if graph_input is not None:
         withdraw_open_requests(drive.conn, drive.lease.run)
-    if given is None or isinstance(given, Command):
-        return cast(Any, given)
-    input = chosen.input_from_program(given)
-    return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")
+    if graph_input is None or isinstance(graph_input, Command):
+        return cast(Any, graph_input)
+    return drive.graph_input(drive.first_state(drive.pipeline.input_from_program(graph_input)), "")

@@ -50,23 +50,23 @@ class EventRedactor:
                 return [*shown, piece] if piece else shown
             return [*shown, self._redact_event(event)]
 
-    def _feed_stream(self, own: _Stream, event: Event) -> Event | None:
-        stream, _ = self._streams.get(own) or (RedactingStream(self._redact), event)
-        self._streams[own] = (stream, event)
+    def _feed_stream(self, key: _Stream, event: Event) -> Event | None:
+        stream, _ = self._streams.get(key) or (RedactingStream(self._redact), event)
+        self._streams[key] = (stream, event)
         text = _event_text(event)
         ready = stream.feed(text)
         if ready == text:
             return event
-        return _with_text(event, ready) if ready else None
+        return _replace_text(event, ready) if ready else None
 
-    def _flush_ended_streams(self, event: Event, own: _Stream | None) -> Iterator[Event]:
+    def _flush_ended_streams(self, event: Event, own_key: _Stream | None) -> Iterator[Event]:
         """The held-back text of every stream that this event ends."""
-        if own is not None and own[1] == "tool_output":
+        if own_key is not None and own_key[1] == "tool_output":
             return
-        for key in [key for key in self._streams if key != own and _ends_stream(event, key)]:
+        for key in [key for key in self._streams if key != own_key and _ends_stream(event, key)]:
             stream, last = self._streams.pop(key)
             if rest := stream.flush():
-                yield _with_text(last, rest)
+                yield _replace_text(last, rest)
 
     def _redact_event(self, event: Event) -> Event:
         fields = {name: value for name, value in event.__dict__.items() if name != "type"}
@@ -99,7 +99,7 @@ def _event_text(event: Event) -> str:
     return event.text if isinstance(event, ToolOutput) else str(getattr(event, "content", ""))
 
 
-def _with_text(event: Event, text: str) -> Event:
+def _replace_text(event: Event, text: str) -> Event:
     changes: dict[str, Any] = {"text" if isinstance(event, ToolOutput) else "content": text}
     return event.model_copy(update=changes)
 
@@ -134,7 +134,7 @@ class EventBus:
             self._running.pop((event.agent, event.tool_id), None)
         for shown in self._redacted(event) if self._outlets else ():
             for outlet in self._outlets:
-                outlet.put(shown)
+                outlet.enqueue(shown)
 
     def report_cancelled_calls(self) -> None:
         """Report each call under way as cancelled: the run was stopped."""
@@ -192,7 +192,7 @@ class _RendererThread(threading.Thread):
         self._woken = float("-inf")
         self._changed = threading.Condition()
 
-    def put(self, event: Event) -> None:
+    def enqueue(self, event: Event) -> None:
         weight = _event_weight(event)
         with self._changed:
             if self._closed or self._over:
@@ -216,7 +216,7 @@ class _RendererThread(threading.Thread):
             self._changed.notify()
 
     def run(self) -> None:
-        while (event := self._take_next()) is not None:
+        while (event := self._dequeue()) is not None:
             try:
                 self._renderer(event)
                 self.shown += 1
@@ -230,7 +230,7 @@ class _RendererThread(threading.Thread):
                     self._on_failure(self._renderer, error)
                 return
 
-    def _take_next(self) -> Event | None:
+    def _dequeue(self) -> Event | None:
         with self._changed:
             while not self._queue:
                 if self._closed:

@@ -60,16 +60,16 @@ class RunHooks:
         emit: Emit,
     ) -> HookOutcome:
         firing = Firing(event, key, subject)
-        rows = self._recorded_rows(firing)
-        if not _is_finished(rows):
-            if unknown := self._unanswered_request(firing, rows):
+        rows = self._read_or_forget_rows(firing)
+        if not _is_firing_finished(rows):
+            if unknown := self._settle_or_ask_about_unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
             hooks = self.book.select_hooks(event, *names_of_event_subject(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run_hooks(firing, hooks, self.around.build_input(event, payload))
             rows = self.log.rows(event, key)
-            if unknown := self._unanswered_request(firing, rows):
+            if unknown := self._settle_or_ask_about_unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
         outcome = merge_replies(
             event, [SourcedReply(row.name, row.source, row.reply) for row in rows if row.reply]
@@ -79,23 +79,23 @@ class RunHooks:
 
     def unsettled(self, unknown: str) -> Unsettled:
         _, event, _, key = unknown.split(":", 3)
-        rows = _unknown_rows(event, self.log.rows(event, key))
+        rows = _rows_with_unknown_outcome(event, self.log.rows(event, key))
         subject = rows[0].subject if rows else ""
         return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
-    def _recorded_rows(self, firing: Firing) -> list[HookRow]:
+    def _read_or_forget_rows(self, firing: Firing) -> list[HookRow]:
         """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
         rows = self.log.rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
         earlier = all(row.epoch < self.log.epoch for row in rows)
-        if firing.event == "SessionStart" and refused and earlier and _is_finished(rows):
+        if firing.event == "SessionStart" and refused and earlier and _is_firing_finished(rows):
             self.log.forget(firing)
             return []
         return rows
 
-    def _unanswered_request(self, firing: Firing, rows: Sequence[HookRow]) -> str:
+    def _settle_or_ask_about_unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
         """The request a person must answer first; empty: nothing is in doubt, or it was answered."""
-        doubtful = _unknown_rows(firing.event, rows)
+        doubtful = _rows_with_unknown_outcome(firing.event, rows)
         if not doubtful:
             return ""
         attempt = max(row.attempt for row in doubtful)
@@ -138,15 +138,15 @@ class _HookRunner:
 
     hooks: RunHooks
     firing: Firing
-    known: Mapping[str, HookRow]
-    left: list[str]
+    rows_by_hook: Mapping[str, HookRow]
+    unanswered: list[str]
     """Ids of the hooks that haven't answered yet."""
 
     async def run_in_order(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run the hooks in order; each one's changes are part of the next one's input."""
         for place, hook in enumerate(hooks):
-            row = self.known.get(hook.id)
-            if hook.id in self.left:
+            row = self.rows_by_hook.get(hook.id)
+            if hook.id in self.unanswered:
                 self._log_intents([(place, hook)])
                 reply = await self._run_hook(hook, payload)
                 if reply is None:
@@ -157,7 +157,7 @@ class _HookRunner:
                 payload = next_hook_input(payload, self.firing.event, reply)
 
     async def run_in_parallel(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
-        chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
+        chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.unanswered]
         self._log_intents(chosen)
         # Wait for all of them: none may keep running after another fails.
         answers = await asyncio.gather(
@@ -168,7 +168,7 @@ class _HookRunner:
                 raise answer
 
     def _log_intents(self, chosen: Sequence[tuple[int, Hook]]) -> None:
-        attempts = {row.hook: row.attempt for row in self.known.values()}
+        attempts = {row.hook: row.attempt for row in self.rows_by_hook.values()}
         self.hooks.log.intend(
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
@@ -178,23 +178,23 @@ class _HookRunner:
         inside = self.hooks.inside if hook.source == FLAGS else None
         processes = inside or self.hooks.processes
         reply = await run_hook(hook, payload, processes, self.hooks.around)
-        if reply.lost and not _can_repeat(self.firing.event, hook.idempotent):
+        if reply.lost and not _is_safe_to_repeat(self.firing.event, hook.idempotent):
             return None
-        self.left.remove(hook.id)
-        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.left)
+        self.unanswered.remove(hook.id)
+        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.unanswered)
         return reply
 
 
-def _is_finished(rows: Sequence[HookRow]) -> bool:
+def _is_firing_finished(rows: Sequence[HookRow]) -> bool:
     return any(row.hook == WHOLE for row in rows)
 
 
-def _unknown_rows(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
+def _rows_with_unknown_outcome(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
     """Hooks that started and aren't known to have ended."""
-    return [row for row in rows if row.state == "intent" and not _can_repeat(event, row.idempotent)]
+    return [row for row in rows if row.state == "intent" and not _is_safe_to_repeat(event, row.idempotent)]
 
 
-def _can_repeat(event: str, idempotent: bool) -> bool:
+def _is_safe_to_repeat(event: str, idempotent: bool) -> bool:
     """Whether the hook may run twice; notifications always may."""
     return idempotent or event == "Notification"
 

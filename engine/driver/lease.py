@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from interlock.engine.driver.stop import Stop, await_unless_stopped, exit_later_if_blocked
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store, explain_store_errors, read_store_address
 from interlock.engine.store.connection import Connection
@@ -48,14 +49,15 @@ class Lease:
         run: str,
         owner: ProcessIdentity,
         epoch: int,
-        beat_s: float,
-        lost: Callable[[], None],
-        alone_s: float | None = None,
-        stopped: Callable[[], None] = lambda: None,
+        heartbeat_s: float,
+        on_lost: Callable[[], None],
+        max_offline_s: float | None = None,
+        on_stop_request: Callable[[], None] = lambda: None,
     ) -> None:
-        """`connect`: makes a connection that nothing else uses. `stopped`: called when somebody asks it to stop.
+        """`connect`: makes a connection that nothing else uses.
 
-        `alone_s`: seconds without the store after which it counts as lost; None: it keeps the run.
+        `on_stop_request`: called when somebody asks it to stop. `max_offline_s`: seconds without the store after which
+        it counts as lost; None: it keeps the run.
         """
         self.run = run
         self.owner = owner
@@ -64,10 +66,15 @@ class Lease:
         """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
-        self.asked: StopAsked | None = None
+        self.stop_request: StopAsked | None = None
         """What somebody asks of this drive through the store."""
         self._connect, self._conn = connect, connect()
-        self._beat_s, self._on_lost, self._alone_s, self._on_stop = beat_s, lost, alone_s, stopped
+        self._beat_s, self._on_lost, self._alone_s, self._on_stop = (
+            heartbeat_s,
+            on_lost,
+            max_offline_s,
+            on_stop_request,
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send_heartbeats, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
@@ -92,26 +99,29 @@ class Lease:
                 taken = send_heartbeat(self._conn, self.run, self.epoch)
                 if taken:
                     heard = sent
-                if taken is False or self._is_cut_off(heard):
+                if taken is False or self._is_offline_too_long(heard):
                     self.lost, self.held = True, False
                     self._on_lost()
                     if taken is None:
-                        self._start_late_release(self._alone_s or 0)
+                        self._release_in_background(self._alone_s or 0)
                     return
                 if self._has_new_stop_request():
                     self._on_stop()
             self._has_new_stop_request()
             if release_lease(self._conn, self.run, self.epoch) is None:
-                self._start_late_release(self._beat_s)
+                self._release_in_background(self._beat_s)
         finally:
             self._conn.close()
 
     def _has_new_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
-        before, self.asked = self.asked, read_stop_request(self._conn, self.run, self.epoch) or self.asked
-        return self.asked != before
+        before, self.stop_request = (
+            self.stop_request,
+            read_stop_request(self._conn, self.run, self.epoch) or self.stop_request,
+        )
+        return self.stop_request != before
 
-    def _start_late_release(self, after_s: float) -> None:
+    def _release_in_background(self, after_s: float) -> None:
         """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.
 
         `after_s`: not before, so that what it drove has ended.
@@ -130,9 +140,9 @@ class Lease:
 
         threading.Thread(target=insist, name=f"return of {self.run}", daemon=True).start()
 
-    def _is_cut_off(self, heard: float) -> bool:
+    def _is_offline_too_long(self, last_contact: float) -> bool:
         """It has been without the store for so long that another host may take the run over: what runs must end."""
-        return self._alone_s is not None and time.monotonic() - heard > self._alone_s
+        return self._alone_s is not None and time.monotonic() - last_contact > self._alone_s
 
 
 async def acquire_lease(
@@ -141,7 +151,7 @@ async def acquire_lease(
     *,
     stale_after_s: float = HEARTBEAT_STALE_S,
     identity: ProcessIdentity | None = None,
-    wait: bool = True,
+    wait_if_alive: bool = True,
     on_lost: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> Lease:
@@ -154,7 +164,7 @@ async def acquire_lease(
     with explain_store_errors(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
-            if not wait:
+            if not wait_if_alive:
                 raise _busy_error(run, seen)
             seen = await _wait_until_replaceable(conn, store, run, seen, stale_after_s)
         epoch = claim_lease(conn, run, me, seen)
@@ -169,8 +179,26 @@ async def acquire_lease(
     return Lease(connect, run, me, epoch, min(stale_after_s / 6, _HEARTBEAT_S), on_lost, alone_s, on_stop)
 
 
+async def acquire_stoppable_lease(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+    """`acquire_lease` for a drive that `stop` ends, also while it waits; who loses the run or is asked to stop, stops.
+
+    Raises `StoppedError`.
+    """
+    loop = asyncio.get_running_loop()
+
+    def lost() -> None:  # called from the heartbeat thread
+        loop.call_soon_threadsafe(stop, "lost")
+
+    def stopped() -> None:
+        loop.call_soon_threadsafe(stop)
+        exit_later_if_blocked(run)
+
+    work = acquire_lease(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
+    return await await_unless_stopped(work, run, stop)
+
+
 async def _wait_until_replaceable(
-    conn: Connection, store: Store, run: str, seen: LeaseRow, stale_after_s: float
+    conn: Connection, store: Store, run: str, owner_row: LeaseRow, stale_after_s: float
 ) -> LeaseRow | None:
     """Watch a living owner until it may be replaced. Reads only: it may hold the write lock."""
     pause = min(stale_after_s / 20, 0.25)
@@ -184,9 +212,9 @@ async def _wait_until_replaceable(
         row = read_lease(conn, run)
         if row is None or not row.held or is_alive(row.owner) is False:
             return row
-        if row != seen:
+        if row != owner_row:
             raise _busy_error(run, row)
-        if (writer := store.database.writer()) in (None, seen.owner.pid):
+        if (writer := store.database.writer()) in (None, owner_row.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
             raise BusyError(
@@ -194,9 +222,9 @@ async def _wait_until_replaceable(
                 f"Wait for it, or end it with: kill {writer}"
             )
     # This very process may be the owner, through a lease it failed to release.
-    if is_alive(seen.owner) and seen.owner.pid != os.getpid():
-        await kill_process_and_wait(seen.owner)
-    return seen
+    if is_alive(owner_row.owner) and owner_row.owner.pid != os.getpid():
+        await kill_process_and_wait(owner_row.owner)
+    return owner_row
 
 
 def _busy_error(run: str, row: LeaseRow) -> BusyError:

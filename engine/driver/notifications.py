@@ -41,11 +41,11 @@ class WaitingNotification:
     """A command's stdin, and a webhook's body."""
 
     @classmethod
-    def of(
-        cls, outcome: Outcome, prepared: RunConfig, home: Path, before: Collection[str]
+    def for_new_requests(
+        cls, outcome: Outcome, prepared: RunConfig, home: Path, known_requests: Collection[str]
     ) -> "WaitingNotification | None":
-        """None: nothing waits that isn't among `before`, the ids of what waited before the drive."""
-        new = [request for request in outcome.pending if request["id"] not in before]
+        """None: nothing waits that isn't among `known_requests`, the ids of what waited before the drive."""
+        new = [request for request in outcome.pending if request["id"] not in known_requests]
         if outcome.status != "waiting" or not new:
             return None
         run = find_run(home, outermost_waiting_task(home, outcome.run))
@@ -63,14 +63,14 @@ class WaitingNotification:
         return cls(prepared, home, prepared.redact.redact_json(payload))
 
     @property
-    def event(self) -> NotificationEvent | None:
+    def terminal_event(self) -> NotificationEvent | None:
         """The terminal's event, if it is configured to ring."""
         ways = self.prepared.settings.general.notify.terminal
         what = make_visible(_summarize_requests(self.payload["waiting"]))
         title = f"Interlock waits: {make_visible(self.payload['title'])}"[:_LINE]
         return NotificationEvent(title=title, message=what, ways=ways) if ways else None
 
-    def send(self) -> "Future[list[str]] | None":
+    def send_in_background(self) -> "Future[list[str]] | None":
         """Send on a separate thread, which a normal exit waits for; the result is what went wrong."""
         notify = self.prepared.settings.general.notify
         if not notify.command and not notify.webhook:
@@ -154,10 +154,12 @@ def _request_payload(request: Pending) -> dict[str, Any]:
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
 
 
-async def announce_outcome(outcome: Outcome, bus: EventBus, notice: WaitingNotification | None) -> Outcome:
+async def announce_outcome(
+    outcome: Outcome, bus: EventBus, notification: WaitingNotification | None
+) -> Outcome:
     """Tell renderers and whoever wants a notification how the drive ended."""
-    if notice and notice.event:
-        bus(notice.event)
+    if notification and notification.terminal_event:
+        bus(notification.terminal_event)
     if outcome.status in ("cancelled", "timeout"):
         bus.report_cancelled_calls()
     if outcome.status == "cancelled":
@@ -167,5 +169,5 @@ async def announce_outcome(outcome: Outcome, bus: EventBus, notice: WaitingNotif
     warnings = [*outcome.warnings, *bus.failures]
     if not drained:
         warnings.append("A renderer still blocks on its reader.")
-    sent = notice.send() if notice else None
+    sent = notification.send_in_background() if notification else None
     return replace(outcome, warnings=warnings, drained=drained, notifying=sent)

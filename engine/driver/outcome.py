@@ -1,104 +1,142 @@
-"""outcome: how a drive ended, for programs and renderers; and how a pass interrupted by a new prompt is closed."""
+"""outcome: how a drive ended, for programs and renderers, and what a run gave back; how a pass interrupted by a new
+prompt is closed."""
 
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.driver.decisions import record_decisions
-from interlock.engine.driver.drive import Drive
-from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.driver.drive import Drive, DriveInput
 from interlock.engine.driver.run_definition import WORKER_DOOR
-from interlock.engine.masking import mask_secrets
+from interlock.engine.graph_files import recorded_pipeline_class
+from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, list_waiting_requests
-from interlock.engine.store import Store
+from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.checkpoints import read_state_at_step
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.integrity import blame_damaged_rows
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import (
+    clear_run_error,
     first_task,
     read_options,
     set_run_error,
-    set_run_option,
     stopped_run_error,
 )
+from interlock.engine.workflows import load_recorded_workflow
+from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load_prompt
 from interlock.services.secrets.redaction import Redactor
+from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ToolResult, cancelled_result
+from interlock.state.deps import await_despite_cancel
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
     STOPPED,
     BusyError,
     InterlockError,
+    RunError,
     StoreError,
     exception_line,
 )
+<<<<<<< HEAD
 from interlock.state.events import Result
 from interlock.state.messages import Message, unanswered_calls
 from interlock.state.run import OF_CHAIN, WorkflowOutput
 from interlock.state.text import clean_json, dict_or_empty
+=======
+from interlock.state.events import ErrorEvent, Init, Result
+from interlock.state.messages import Message, open_calls
+from interlock.state.run import OF_CHAIN, Limits, WorkflowOutput
+from interlock.state.text import as_object, clean_json
+>>>>>>> main
 from interlock.state.workflow import WorkflowContext
 
 
-def conclude_drive(
-    drive: Drive,
-    pipeline: Pipeline,
-    snapshot: StateSnapshot | None,
-    context: WorkflowContext,
-    error: Exception | None,
-    warnings: Sequence[str],
-) -> Outcome:
+async def advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
+    """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
+    begun = await first(drive)  # before its first event: whoever hears that finds the run's row
+    drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
+    for warning in drive.prepared.warnings:
+        drive.bus(ErrorEvent(severity="warning", message=warning))
+    error: Exception | None = None
+    snapshot: StateSnapshot | None = None
+    try:
+        if begun is not None or await drive.has_due_task():
+            clear_run_error(drive.conn, drive.lease.run)
+            # In a task of its own: cancelling the caller's would interrupt LangGraph in the middle of a write.
+            snapshot = await await_despite_cancel(drive.advance(begun), cancelled=drive.stop)
+    except Exception as problem:
+        error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
+    try:
+        if snapshot is None:
+            snapshot, _ = await drive.resume_input()
+        with blame_damaged_rows(drive.store.path):
+            try:
+                return _conclude_drive(drive, snapshot, error)
+            except RunError as misfit:  # the last state doesn't fit the workflow's declared output
+                return _conclude_drive(drive, snapshot, misfit)
+    except NodeError as refused:
+        return _conclude_drive(drive, None, error or refused)
+    except StoreError as broken:
+        return _unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
+
+
+def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exception | None) -> Outcome:
     """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
-    run, redact = drive.lease.run, drive.services.transcript.redact
+    run, pipeline, redact = drive.lease.run, drive.pipeline, drive.services.transcript.redact
     details = redact.redact_json(_error_fields(error, drive))
     output, waiting, ending = dict[str, Any](), list[Pending](), Ending()
     if error is not None or snapshot is None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
-        code, details = EXIT_CODES[status], details or _stop_error(drive, status)
+        code = EXIT_CODES[status]
+        if not details and status in STOPPED:
+            details = stopped_run_error(status, first_task(drive.conn, run))
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
-        output = dump_output(pipeline.leave(snapshot.values, context))
+        output = _dump_output(pipeline.leave(snapshot.values, drive.context))
         ending = pipeline.run_ending(snapshot.values, output)
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    _record_end(drive, status, details)
+    can_resume = status not in ENDED_WELL and (pipeline.can_continue or not output)
+    _record_end_in_row(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
         status=status,
         exit_code=code,
         output=output,
-        masked=masked_output(pipeline, output, redact),
+        masked=_masked_output(pipeline, output, redact),
         error=details,
-        stats=context.stats(),
+        stats=drive.context.stats(),
         pending=waiting,
-        resume_command=f"interlock resume {run}" if _can_resume(pipeline, status, output) else None,
+        resume_command=f"interlock resume {run}" if can_resume else None,
         carried_on_by=ending.carried_on_by,
-        trace=redact(_traceback_text(error)),
-        warnings=redact.redact_json([*warnings, *ending.warnings]),
+        trace=redact("".join(traceback.format_exception(error)) if error else ""),
+        warnings=redact.redact_json([*drive.prepared.warnings, *ending.warnings]),
     )
 
 
-def _stop_error(drive: Drive, why: str) -> dict[str, str] | None:
-    return stopped_run_error(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
-
-
-def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
+def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
-    is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER_DOOR
-    if not (
-        is_stopped and by_worker
-    ):  # whoever cancelled the run said why; a worker that stops leaves nothing
+    is_stopped, by_worker = drive.stop.why in STOPPED, drive.prepared.options.door == WORKER_DOOR
+    # Whoever cancelled the run said why; a worker that stops leaves nothing.
+    if not (is_stopped and by_worker):
         set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
@@ -109,22 +147,18 @@ def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> No
         drive.end_run()
 
 
-def _traceback_text(error: Exception | None) -> str:
-    return "".join(traceback.format_exception(error)) if error else ""
-
-
-def unrecorded_outcome(run: str, pipeline: Pipeline, error: StoreError, prepared: RunConfig) -> Outcome:
+def _unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
     """The outcome of a drive whose store became unusable: reported here and nowhere else."""
-    redact = prepared.redact
+    run, redact = drive.lease.run, drive.prepared.redact
     return Outcome(
         run=run,
-        workflow=pipeline.name,
+        workflow=drive.pipeline.name,
         status="failed",
         exit_code=error.exit_code,
         error=redact.redact_json({"type": error.kind, "message": str(error)}),
-        trace=redact(_traceback_text(error)),
+        trace=redact("".join(traceback.format_exception(error))),
         resume_command=f"interlock resume {run}",
-        warnings=redact.redact_json(prepared.warnings),
+        warnings=redact.redact_json(drive.prepared.warnings),
     )
 
 
@@ -136,9 +170,9 @@ def outcome_of_busy_run(row: RunRow, decisions: Sequence[Decision], error: BusyE
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
-def cancelled_outcome(row: RunRow, driven: Outcome | None = None) -> Outcome:
-    """The outcome of a run that somebody cancelled at its request; `driven`: that of its last drive."""
-    found = driven or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
+def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outcome:
+    """The outcome of a run that somebody cancelled at its request; `drive_outcome`: that of its last drive."""
+    found = drive_outcome or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
     if row.status == "running":
         note = f"The process that drives it ({row.owner}) was asked to stop."
         return replace(found, status="running", exit_code=0, warnings=[note])
@@ -148,42 +182,13 @@ def cancelled_outcome(row: RunRow, driven: Outcome | None = None) -> Outcome:
     )
 
 
-def queued_outcome(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
-    return Outcome(
-        run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
-    )
-
-
-def hand_over_to_workers(
-    store: Store, row: RunRow, decisions: Sequence[Decision], options: Options
-) -> Outcome:
-    """The decisions are persisted, as are limits given now, and a worker drives the run.
-
-    Of its own queue, unless it has none or is to move.
-    """
-    from interlock.engine.store.queue import give, hand_to_workers
-
-    if options.limits or options.queue or not decisions:
-        with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
-            if options.limits:
-                before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
-                set_run_option(conn, row.run, "limits", {**before, **options.limits})
-            if options.queue and (options.moves_queue or not row.queue):
-                set_run_option(conn, row.run, "submitted", options.submitted or {})
-                give(conn, row.run, options.queue)
-            if not decisions:
-                hand_to_workers(conn, row.run)
-    record_decisions(store, row.run, decisions, door=options.door)  # with the job
-    return queued_outcome(row.run, row.workflow)
-
-
-def answered_interrupts(store: Store, run: str) -> set[str]:
+def read_answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
     with blame_damaged_rows(store.path), closing(store.connect()) as conn:
         return {*list_answered_interrupts(conn, run)}
 
 
-def dump_output(result: WorkflowOutput) -> dict[str, Any]:
+def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
     kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     kept |= dict.fromkeys(result.model_extra or ())
@@ -193,7 +198,7 @@ def dump_output(result: WorkflowOutput) -> dict[str, Any]:
     return {**dict_or_empty(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
-def masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
+def _masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
     """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
     returned as it is on purpose.
     """
@@ -223,11 +228,6 @@ def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 
-def _can_resume(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
-    """Whether a resume has something to do."""
-    return status not in ENDED_WELL and (pipeline.can_continue or not output)
-
-
 def _workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:
     """A workflow's error in the run's format: `edit` calls its type `code`."""
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
@@ -250,14 +250,14 @@ def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str)
     The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
-    head = _answer_open_calls(drive, _furthest_head(drive, snapshot))
+    head = _answer_open_calls(drive, _head_with_part_in_progress(drive, snapshot))
     withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
 
 
-def _furthest_head(drive: Drive, snapshot: StateSnapshot) -> str:
+def _head_with_part_in_progress(drive: Drive, snapshot: StateSnapshot) -> str:
     """The conversation's head, or a later one reached by the part in progress."""
     transcript = drive.services.transcript
     head = str(snapshot.values.get("head") or "")
@@ -277,7 +277,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     calls = [*transcript.message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
-        result = _finish_cut_call(drive, asked, calls.index(call))
+        result = _close_interrupted_call(drive, asked, calls.index(call))
         answers.append(
             Message(
                 role="tool",
@@ -290,9 +290,9 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     return transcript.append(head, answers)
 
 
-def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
+def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult:
     journal = drive.services.journal
-    key = journal.latest(asked, index)
+    key = journal.latest(record, index)
     call = journal.call(key)
     row = journal.find(key, call)
     if row is not None and row.result is not None:
@@ -303,3 +303,36 @@ def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
         text = load_prompt("run/call_cancelled").text(reason="the user stopped the agent")
     journal.finish(key, call, result := cancelled_result(text))
     return result
+
+
+def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
+    """The output of a run that ended well, as it is shown; empty for another, and if its workflow can't be loaded."""
+    if run.status != "done":
+        return {}
+    with open_reader(home) as conn:
+        if conn is None:
+            return {}
+        values, source = read_state_at_step(home, run.run), read_options(conn, run.run).get("source")
+        if (stored := recorded_pipeline_class(source or {}).stored_output(values)) is not None:
+            return mask_secrets(stored, load_folder_redactor(Path(run.workspace), home))
+        try:
+            pipeline, _ = load_recorded_workflow(
+                run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
+            )
+        except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
+            return {}
+        output = _dump_output(pipeline.leave(values, _leave_context(home, run, conn)))
+        return _masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
+
+
+def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
+    transcript = ChainTranscript(SqlChain(conn), home / "outputs", run.run)
+    return WorkflowContext(
+        transcript,
+        SqlJournal(conn, transcript, home / "outputs", run.run, epoch=0),
+        model="",
+        approval_mode="default",
+        limits=Limits.model_validate({}),
+        stats=lambda: usage_stats(conn, run.run),
+        usage=lambda record: usage_of(conn, run.run, record),
+    )

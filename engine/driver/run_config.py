@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.engine.driver.budget import no_price_message
 from interlock.engine.driver.run_rules import (
-    Definitions,
     RunRules,
+    definitions_to_store,
     find_protected_paths,
     resolve_run_rules,
     rights_to_store,
@@ -86,7 +86,7 @@ def check_model_usable(configuration: Configuration, options: Options) -> None:
             raise
         root = configuration.sources.root
         keys = isinstance(error, CredentialsError)
-        found = _ignored_key(configuration) if keys else _ignored_alias(root, options.model)
+        found = _find_ignored_key(configuration) if keys else _find_ignored_alias(root, options.model)
         if found is None:
             raise
         raise untrusted_error(*found, root) from error
@@ -117,15 +117,15 @@ def check_hooks_trusted(event: HookEvent, root: Path, options: Options) -> None:
             raise untrusted_error(f"A hook for {event}", file.path, root)
 
 
-def check_definitions_trusted(lost: Sequence[str], configuration: Configuration) -> None:
+def check_definitions_trusted(missing: Sequence[str], configuration: Configuration) -> None:
     """Raise `UntrustedError` if a resumed run would lack what it began with because its folder isn't trusted now.
 
-    `lost`: the hooks, agents, modes and servers that it began with and that don't count now.
+    `missing`: the hooks, agents, modes and servers that it began with and that don't count now.
     """
-    if not lost:
+    if not missing:
         return
-    there = Definitions.of(configuration.as_if_trusted()).kept()
-    if gone := [name for name in lost if name in there]:
+    there = definitions_to_store(configuration.as_if_trusted())
+    if gone := [name for name in missing if name in there]:
         raise UntrustedError(
             f"The run began with {', '.join(gone)}, which counts only if the folder "
             f"{str(configuration.sources.root)!r} is trusted. "
@@ -140,7 +140,7 @@ def untrusted_error(what: str, file: Path, root: Path) -> UntrustedError:
     )
 
 
-def _ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
+def _find_ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
     """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
     nothing_set = replace(configuration.sources, env={})
     own = load_configuration(replace(nothing_set, trusted=False)).environment.values
@@ -149,7 +149,7 @@ def _ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
     return (f"The key {names[0]}", theirs.files[0]) if names else None
 
 
-def _ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
+def _find_ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     for file in (root / folder / "settings.json" for folder in FOLDERS):
         section = (read_json_object(file) or {}).get("model")
         aliases = cast(dict[str, Any], section).get("aliases") if isinstance(section, dict) else None
@@ -224,7 +224,7 @@ class RunConfig:
         return made(self.env, rules=self.settings.security.environment)
 
 
-def apply_input(options: Options, input: WorkflowInput) -> Options:
+def options_with_input(options: Options, input: WorkflowInput) -> Options:
     """Fill the fields every input has from flags; the input wins."""
     limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
     workspace, model = (
@@ -259,7 +259,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     env, trusted = configuration.environment.values, configuration.trusted
     if needs_model and options.fake is None:
         check_model_usable(configuration, options)
-    _remove_left_views(options.home)
+    _remove_leftover_views(options.home)
     hooks, own_redactor = configuration.hooks, partial(_load_redactor, configuration, options.home)
     (agents, bad), (skills, useless), (modes, broken) = (
         configuration.agents,
@@ -275,7 +275,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         check_definitions_trusted(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
-    settings, protected = rules.settings, _drive_protected_paths(options, rules, configuration)
+    settings, protected = rules.settings, _make_protected_paths(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _load_rules(options, rules, configuration, workspace)
     defined_tools = configuration.make_once(
@@ -311,7 +311,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     )
 
 
-def _remove_left_views(home: Path) -> None:
+def _remove_leftover_views(home: Path) -> None:
     """Remove the views in which killed runs ran their checks."""
     if (home / VIEWS).is_dir():
         from interlock.services.checks.view import remove_leftover_views  # deferred: most have none
@@ -361,7 +361,7 @@ def _load_rules(
     def made() -> tuple[WorkspaceRules, list[str]]:
         programs = {name: server_fingerprint(server) for name, server in settings.mcp_servers.items()}
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
-        books = of(rules.now, at_start=of(rules.then) if rules.changed else None)
+        books = of(rules.now, at_start=of(rules.rules_at_start) if rules.changed else None)
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 
@@ -371,7 +371,7 @@ def _load_rules(
     return books.in_workspace(workspace), problems
 
 
-def _drive_protected_paths(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+def _make_protected_paths(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
     """Return the protected paths for one drive, which notes what its tools make."""
 
     def made() -> ProtectedPaths:
@@ -398,7 +398,7 @@ def _open_sandbox(
     )
 
 
-def redact_prompt(prompt: str, prepared: RunConfig) -> str:
+def redact_prompt_and_warn(prompt: str, prepared: RunConfig) -> str:
     """The prompt as stored and sent; a secret in it adds a warning."""
     shown = prepared.redact(prompt)
     if shown != prompt:

@@ -68,12 +68,12 @@ def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     with explain_store_errors(store.path), closing(store.connect()) as conn:
         defined, lease = read_definition(conn, row.run), read_lease(conn, row.run)
     row = row._replace(workflow=defined.workflow, workspace=defined.workspace)
-    check_servable(row, defined, options)
+    check_defined_on_this_host(row, defined, options)
     if not store.blobs or options.door == WORKER_DOOR or is_sealed(store.home, row.run, defined):
         return row, defined, []
     if brings := [
         what
-        for what, folder in _programs_and_files(row, defined.options, options)
+        for what, folder in _list_programs_and_files(row, defined.options, options)
         if not options.trusts(folder)
     ]:
         raise UntrustedError(
@@ -83,7 +83,7 @@ def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     whose: Mapping[str, str] = defined.options.get("submitted") or {}
     told = [f"started by {whose['user']!r}"] if "user" in whose else []
     told += [f"last driven on {lease.owner.host!r}"] if lease else []
-    told += [what for what, _ in _programs_and_files(row, defined.options, options)]
+    told += [what for what, _ in _list_programs_and_files(row, defined.options, options)]
     if (mode := defined.options.get("approval_mode") or "default") != "default":
         told.append(f"approval mode {mode!r}")
     return (
@@ -93,7 +93,7 @@ def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     )
 
 
-def check_servable(row: RunRow, defined: Definition, options: Options) -> None:
+def check_defined_on_this_host(row: RunRow, defined: Definition, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask for the drive of a run that this host didn't define."""
     if not options.serves_others or not Store(options.home).blobs:
         return
@@ -107,25 +107,36 @@ def check_servable(row: RunRow, defined: Definition, options: Options) -> None:
 ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
 
 
-def _programs_and_files(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator[tuple[str, Path]]:
+def _list_programs_and_files(
+    row: RunRow, stored_options: Mapping[str, Any], options: Options
+) -> Iterator[tuple[str, Path]]:
     """Yield what a run's definition names of programs and files, each with the folder that has to be trusted."""
     folder = options.workspace or Path(row.workspace)
-    overrides: Mapping[str, Any] = kept.get("overrides") or {}
-    source: Mapping[str, str] = kept.get("source") or {}
+    overrides: Mapping[str, Any] = stored_options.get("overrides") or {}
+    source: Mapping[str, str] = stored_options.get("source") or {}
     graph, own = parse_graph_path(row.workflow), options.user_home / WORKFLOWS_FOLDER
-    files = [source.get("file"), str(graph.file) if graph else "", *(kept.get("policy_files") or ())]
-    files += [*overrides.get("processors", ()), *map(kept.get, ("record_to", "fake", "ide_context"))]
+    files = [
+        source.get("file"),
+        str(graph.file) if graph else "",
+        *(stored_options.get("policy_files") or ()),
+    ]
+    files += [
+        *overrides.get("processors", ()),
+        *map(stored_options.get, ("record_to", "fake", "ide_context")),
+    ]
     for file in dict.fromkeys(Path(folder, file) for file in files if file):
         if not file.is_relative_to(own):
             yield f"file {str(file)!r}", file.parent
-    rights: Mapping[str, Any] = kept.get("rights") or {}
+    rights: Mapping[str, Any] = stored_options.get("rights") or {}
     rules = parse_rule_files([RuleText(*file) for file in rights.get("files", ())])[0]
     checkers = [rule.checker.command for rule in rules if rule.checker and rule.checker.command]
     found = [f"hooks for {event}" for event in overrides.get("hooks", ())]
     found += [f"MCP server {name!r}" for name in overrides.get("mcpServers", ())]
     found += [f"tools.{name}" for name in overrides.get("tools", ()) if name in _PROGRAM_SETTINGS]
     found += [f"checker {command!r}" for command in dict.fromkeys(checkers)]
-    found += [f"check {kept['check']!r}"] if kept.get("check") and not options.check else []
+    found += (
+        [f"check {stored_options['check']!r}"] if stored_options.get("check") and not options.check else []
+    )
     yield from ((what, folder) for what in found)
 
 
@@ -136,7 +147,7 @@ def check_run_code_trusted(row: RunRow, options: Options) -> None:
     """
     if options.submitted is None:
         return
-    kept = recorded_source(options.home, row.run)
+    kept = read_recorded_source(options.home, row.run)
     graph = parse_graph_path(row.workflow)
     for file in ([Path(kept["file"])] if "file" in kept else []) + ([graph.file] if graph else []):
         if not options.trusts(file.parent):
@@ -146,7 +157,7 @@ def check_run_code_trusted(row: RunRow, options: Options) -> None:
             )
 
 
-def recorded_source(home: Path, run: str) -> Mapping[str, str]:
+def read_recorded_source(home: Path, run: str) -> Mapping[str, str]:
     """What a run recorded of where its workflow comes from; empty: it is one of ours."""
     return read_run_options(home, run).get("source") or {}
 
@@ -160,7 +171,7 @@ def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> N
     prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 
-def with_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
+def add_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     """Add the processors from settings and installed packages; none where code of users may not run.
 
     Raises `ConfigError`: one line with file, line, expected.
@@ -169,7 +180,7 @@ def with_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     if FORBIDDEN.get() or chosen.name not in _WORKFLOWS_WITH_PLACES or not named:
         return chosen
     root, home = prepared.workspace.root, prepared.options.user_home
-    files = processor_files(prepared.settings, root, home, prepared.trusted)
+    files = list_processor_files(prepared.settings, root, home, prepared.trusted)
     found = [p for source in (*map(_read_processors, files), *_installed_processors()) for p in source]
     if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
         raise ConfigError(
@@ -234,13 +245,13 @@ def options_to_store(options: Options) -> dict[str, Any]:
     return kept
 
 
-def restore_options(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
+def restore_options(options: Options, stored_options: Mapping[str, Any], workspace: str) -> Options:
     """The run's persisted options, overridden by those passed now."""
     changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
-    left = _OF_HOST if kept.get("repository") else ()
+    left = _OF_HOST if stored_options.get("repository") else ()
     left = (*left, "edits_granted") if options.approval_mode else left  # a mode that is chosen now
     for name in (name for name in _KEPT if name not in left and name not in ("limits", "overrides")):
-        mine, old = getattr(options, name), kept.get(name)
+        mine, old = getattr(options, name), stored_options.get(name)
         if mine or not old or (name == "context" and mine is not None):
             continue
         if name in ("include_directories", "policy_files"):
@@ -250,9 +261,9 @@ def restore_options(options: Options, kept: Mapping[str, Any], workspace: str) -
         elif name in ("record_to", "fake", "ide_context"):
             old = Path(old)
         changes[name] = old
-    changes["limits"] = {**(kept.get("limits") or {}), **options.limits}
-    began: dict[str, Any] = kept.get("overrides") or {}
-    if kept.get("repository"):
+    changes["limits"] = {**(stored_options.get("limits") or {}), **options.limits}
+    began: dict[str, Any] = stored_options.get("overrides") or {}
+    if stored_options.get("repository"):
         began = {
             section: {key: value for key, value in began[section].items() if key in known}
             for section, known in _FOR_WORKERS.items()
@@ -283,7 +294,7 @@ _WORKFLOWS_WITH_PLACES = ("main", "task")
 """Workflows that have these places."""
 
 
-def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
+def list_processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
     """Real paths; relative ones start at the workspace. Files inside it count only if it is trusted."""
     paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
     return [path for path in paths if trusted or not path.is_relative_to(root)]
@@ -369,7 +380,7 @@ def parse_repository_option(text: str, deliver: str) -> dict[str, str]:
     return {"url": found.url, "ref": found.ref, "deliver": deliver}
 
 
-def prepare_submission(options: Options) -> Options:
+def prepare_repository_options(options: Options) -> Options:
     """Options of a run that names a repository, in a folder without files. Raises `UserError`."""
     if not options.repository or "at" in options.repository:
         return options
@@ -387,12 +398,7 @@ def prepare_submission(options: Options) -> Options:
     return replace(options, workspace=empty, skip_trust=False)
 
 
-def needs_model_here(chosen: Pipeline, options: Options) -> bool:
-    """Whether this host must have a model's key: a run on a repository uses the worker's."""
-    return chosen.needs_model and not options.repository
-
-
-def repository_place(options: Options) -> str:
+def repository_placeholder(options: Options) -> str:
     """What stands for the folder of such a run, until a worker has one."""
     found = options.repository
     return str(Repository(found["url"], found["ref"])) if found and "at" not in found else ""

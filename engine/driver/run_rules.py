@@ -29,7 +29,7 @@ from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
-from interlock.state.subagent import BUILT_IN, AgentDefinition
+from interlock.state.subagent import BUILT_IN
 from interlock.tools.table import ALIASES, TOOLS
 
 _SETTINGS = (
@@ -59,7 +59,7 @@ class RunRules:
 
     now: list[Rule]
     problems: list[RuleProblem]
-    then: list[Rule]
+    rules_at_start: list[Rule]
     settings: Settings
     """Current settings, except that those about rights are as they were."""
     kept: Mapping[str, Any]
@@ -79,57 +79,45 @@ class RunRules:
         ]
 
 
-@dataclass(frozen=True)
-class Definitions:
-    """What the user and a trusted project define, as far as it restricts a run or runs in it."""
+def definitions_to_store(configuration: Configuration) -> dict[str, Any]:
+    """Return what the user and a trusted project define, as far as it restricts a run or runs in it.
 
-    hooks: Sequence[Hook]
-    agents: Iterable[AgentDefinition]
-    modes: Iterable[Mode]
-    servers: Mapping[str, McpServer]
-
-    @classmethod
-    def of(cls, configuration: Configuration) -> "Definitions":
-        hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
-        return cls(
-            hooks.hooks, agents.values(), modes.all(), configuration.loaded_settings.settings.mcp_servers
-        )
-
-    def kept(self) -> dict[str, Any]:
-        """Each by a name for people, with what decides whether it is the same."""
-        hooks: dict[str, Any] = {}
-        for hook in self.hooks:
-            name = f"hook {hook.title!r} for {hook.event}"
-            hooks.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
-        agents = {
-            f"agent {a.name!r}": _short_hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
-        }
-        modes = {
-            f"mode {m.slug!r}": m.model_dump(mode="json", include={"slug", "name", "groups"})
-            for m in self.modes
-        }
-        servers = {
-            f"MCP server {name!r}": _server_mark(name, server) for name, server in self.servers.items()
-        }
-        return {**hooks, **agents, **modes, **servers}
+    Each by a name for people, with what decides whether it is the same.
+    """
+    (agents, _), (modes, _) = configuration.agents, configuration.modes
+    kept: dict[str, Any] = {}
+    for hook in configuration.hooks.hooks:
+        name = f"hook {hook.title!r} for {hook.event}"
+        kept.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
+    for agent in agents.values():
+        if agent.source != BUILT_IN:
+            kept[f"agent {agent.name!r}"] = _short_hash(agent.model_dump_json())
+    for mode in modes.all():
+        fields = mode.model_dump(mode="json", include={"slug", "name", "groups"})
+        kept[f"mode {mode.slug!r}"] = fields
+    for name, server in configuration.loaded_settings.settings.mcp_servers.items():
+        kept[f"MCP server {name!r}"] = _server_name_and_fingerprint(name, server)
+    return kept
 
 
 def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
     rights = _rules_and_settings(configuration.rules.texts, configuration.loaded_settings.settings)
-    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
+    return redact.redact_json({**rights, "defined": definitions_to_store(configuration)})
 
 
-def resolve_run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
-    """`now`: its `rights_of`; `options.rights`: what the run started with."""
+def resolve_run_rules(
+    options: Options, configuration: Configuration, current_rights: dict[str, Any]
+) -> RunRules:
+    """`current_rights`: its `rights_of`; `options.rights`: what the run started with."""
     (texts, rules, problems), settings = configuration.rules, configuration.loaded_settings.settings
-    if options.rights is None or options.new_rules or options.rights == now:
-        return RunRules(rules, problems, rules, settings, now, ())
+    if options.rights is None or options.new_rules or options.rights == current_rights:
+        return RunRules(rules, problems, rules, settings, current_rights, ())
     if options.repository:
-        return _submitted_rules(options.rights, texts, settings)
-    then = _rights_with_confirmed_flags(options.rights, now, options)
+        return _rules_of_submitted_run(options.rights, texts, settings)
+    then = _rights_with_confirmed_flags(options.rights, current_rights, options)
     before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
-    changed = _changed_names(then, now)
+    changed = _changed_names(then, current_rights)
     before += [
         rule for name in changed if (rule := _rule_for_changed_definition(name, then["defined"].get(name)))
     ]
@@ -138,30 +126,34 @@ def resolve_run_rules(options: Options, configuration: Configuration, now: dict[
         for n in changed
         if n.startswith("mode ") and n in then["defined"]
     ]
-    return RunRules(rules, problems, before, _settings_as_begun(settings, then), then, changed, modes)
+    return RunRules(rules, problems, before, _settings_at_start(settings, then), then, changed, modes)
 
 
-def _submitted_rules(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
+def _rules_of_submitted_run(
+    stored_rights: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings
+) -> RunRules:
     """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
-    then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
+    then: dict[str, Any] = {"defined": dict[str, Any](), **stored_rights}
     files = [RuleText(*file) for file in then["files"]]
     admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
     (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
     theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_HOST_SETTINGS)}
     return RunRules(
-        rules, problems, before, _settings_as_begun(settings, {"settings": theirs}), then, changed
+        rules, problems, before, _settings_at_start(settings, {"settings": theirs}), then, changed
     )
 
 
-def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
+def _rule_for_changed_definition(name: str, stored_hooks: Any) -> Rule | None:
     """A rule that asks about what a definition that has changed was to refuse, or newly allows."""
     tools: tuple[str, ...] = ()
     if name.startswith("agent "):
         tools = (name.split("'")[1],)
     elif name.startswith("hook "):
         guards = [
-            build_matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"
+            build_matcher("BeforeTool", text)[0]
+            for event, text, *_ in stored_hooks or ()
+            if event == "BeforeTool"
         ]
         known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.is_matching([tool]) for guard in guards)]
         every = any(guard.is_matching(["mcp_"]) for guard in guards)
@@ -181,10 +173,10 @@ def _rules_and_settings(texts: Iterable[RuleText], settings: Settings) -> dict[s
 
 
 def _rights_with_confirmed_flags(
-    kept: Mapping[str, Any], now: Mapping[str, Any], options: Options
+    rights_at_start: Mapping[str, Any], current_rights: Mapping[str, Any], options: Options
 ) -> dict[str, Any]:
     """The original rights plus what a person has since added by flags, which counts as confirmed."""
-    settings, current = {**kept["settings"]}, now["settings"]
+    settings, current = {**rights_at_start["settings"]}, current_rights["settings"]
     if options.allowed_tools:
         settings["tools.allowed"] = current["tools.allowed"]
     excluded: list[str] = options.overrides.get("tools", {}).get("exclude", [])
@@ -193,31 +185,39 @@ def _rights_with_confirmed_flags(
         wanted = set(values)
         added = [v for v in current[key] if v in wanted and v not in settings[key]]
         settings[key] = [*settings[key], *added]
-    known = {path for path, *_ in kept["files"]}
+    known = {path for path, *_ in rights_at_start["files"]}
     named = {str(path) for path in options.policy_files} - known
     return {
-        "files": [*kept["files"], *(f for f in now["files"] if f[0] in named)],
+        "files": [*rights_at_start["files"], *(f for f in current_rights["files"] if f[0] in named)],
         "settings": settings,
-        "defined": kept.get("defined", now["defined"]),  # not kept by older versions
+        "defined": rights_at_start.get("defined", current_rights["defined"]),  # not kept by older versions
     }
 
 
-def _changed_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    files = {f[0] for f in (*then["files"], *now["files"]) if f not in then["files"] or f not in now["files"]}
-    settings = [key for key, value in now["settings"].items() if then["settings"].get(key, value) != value]
-    old, new = then["defined"], now["defined"]
+def _changed_names(rights_at_start: Mapping[str, Any], current_rights: Mapping[str, Any]) -> list[str]:
+    files = {
+        f[0]
+        for f in (*rights_at_start["files"], *current_rights["files"])
+        if f not in rights_at_start["files"] or f not in current_rights["files"]
+    }
+    settings = [
+        key
+        for key, value in current_rights["settings"].items()
+        if rights_at_start["settings"].get(key, value) != value
+    ]
+    old, new = rights_at_start["defined"], current_rights["defined"]
     return [*sorted(files), *settings, *(name for name in {**old, **new} if old.get(name) != new.get(name))]
 
 
-def _settings_as_begun(settings: Settings, then: Mapping[str, Any]) -> Settings:
+def _settings_at_start(settings: Settings, rights_at_start: Mapping[str, Any]) -> Settings:
     whole: dict[str, Any] = settings.model_dump(by_alias=True)
-    for key, value in then["settings"].items():
+    for key, value in rights_at_start["settings"].items():
         if key != _SERVER_TRUST:
             section, name = key.split(".")
             whole[section][name] = value
     for name, server in whole[_SERVER_TRUST].items():
         now = settings.mcp_servers[name]
-        mark, kept = _server_mark(name, now), then["settings"][_SERVER_TRUST]
+        mark, kept = _server_name_and_fingerprint(name, now), rights_at_start["settings"][_SERVER_TRUST]
         server["trust"] = mark in kept
         server["alwaysAllow"] = [tool for tool in now.always_allow if f"{mark} {tool}" in kept]
     return Settings.model_validate(whole)
@@ -225,12 +225,12 @@ def _settings_as_begun(settings: Settings, then: Mapping[str, Any]) -> Settings:
 
 def _trust_marks(name: str, server: McpServer) -> Iterator[str]:
     """What needs no approval: all of the server's tools, or these."""
-    mark = _server_mark(name, server)
+    mark = _server_name_and_fingerprint(name, server)
     yield from ([mark] if server.trust else [])
     yield from (f"{mark} {tool}" for tool in server.always_allow)
 
 
-def _server_mark(name: str, server: McpServer) -> str:
+def _server_name_and_fingerprint(name: str, server: McpServer) -> str:
     return f"{name} {server_fingerprint(server)}"
 
 

@@ -7,17 +7,18 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.runtime import RunControl
 
 from interlock.engine.store.leases import StopAsked
 from interlock.graphs.node_errors import user_code_positions
 from interlock.nodes.effects import running_effect_keys
-from interlock.state.deps import GRACE_S, Token
+from interlock.state.deps import GRACE_S, Stopped, Token
+from interlock.state.errors import StoppedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
@@ -29,7 +30,7 @@ _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 
 @contextmanager
-def hold_signals() -> Generator["_SignalHandler | None"]:
+def handle_signals() -> Generator["_SignalHandler | None"]:
     """Hold the first SIGINT, SIGTERM or SIGHUP for the run driven in this block; a second exits the process.
 
     Enter it before the event loop exists: asyncio would install its own handler, which cancels whatever the run has
@@ -38,8 +39,7 @@ def hold_signals() -> Generator["_SignalHandler | None"]:
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
-    current = signal.getsignal(signal.SIGINT)
-    handler = current if isinstance(current, _SignalHandler) else _SignalHandler()
+    handler = _installed_handler() or _SignalHandler()
     handler.users += 1
     try:
         yield handler
@@ -55,15 +55,15 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
 
     Overlapping drives in one process share the handler.
     """
-    with hold_signals() as handler:
+    with handle_signals() as handler:
         if handler is None:
             yield
             return
-        handler.join(request)
+        handler.add_request(request)
         try:
             yield
         finally:
-            handler.leave(request)
+            handler.remove_request(request)
 
 
 class _SignalHandler:
@@ -84,12 +84,12 @@ class _SignalHandler:
         numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         self._previous = {number: signal.signal(number, self) for number in numbers}
 
-    def join(self, request: Callable[[], None]) -> None:
+    def add_request(self, request: Callable[[], None]) -> None:
         self._requests[request] = asyncio.get_running_loop()
         if self._first_at is not None:
             request()
 
-    def leave(self, request: Callable[[], None]) -> None:
+    def remove_request(self, request: Callable[[], None]) -> None:
         del self._requests[request]
 
     def exit_after(self, seconds: float, code: int) -> threading.Timer:
@@ -170,28 +170,31 @@ def _is_loop_responsive(loop: asyncio.AbstractEventLoop) -> bool:
     return answered.wait(_ANSWER_S)
 
 
-def watch_blocking_code(
+def allow_exit_while_blocked(
     run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not isinstance(handler, _SignalHandler):
+    if (handler := _installed_handler()) is None:
         return None
     handler.blocking, handler.note_end = run, note_end
-    return exit_when_overdue(timeout_s) if timeout_s else None
+    return exit_later_if_overdue(timeout_s) if timeout_s else None
 
 
-def exit_if_blocked(run: str) -> None:
+def exit_later_if_blocked(run: str) -> None:
     """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
-    handler = signal.getsignal(signal.SIGINT)
-    if isinstance(handler, _SignalHandler) and handler.blocking == run:
+    if (handler := _installed_handler()) and handler.blocking == run:
         handler.exit_after(GRACE_S, _CANCELLED)
 
 
-def exit_when_overdue(seconds: float) -> threading.Timer | None:
+def exit_later_if_overdue(seconds: float) -> threading.Timer | None:
     """End the process if the code of its run still blocks a while after these seconds."""
+    handler = _installed_handler()
+    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if handler else None
+
+
+def _installed_handler() -> _SignalHandler | None:
     handler = signal.getsignal(signal.SIGINT)
-    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if isinstance(handler, _SignalHandler) else None
+    return handler if isinstance(handler, _SignalHandler) else None
 
 
 def _terminal_settings() -> list[Any] | None:
@@ -224,21 +227,35 @@ class Stop:
 
     def __call__(self, why: str = "cancelled") -> None:
         """Cancel work in flight, and start nothing more."""
-        self.later(why)
+        self.request_drain(why)
         self.token.request()
 
-    def later(self, why: str) -> None:
+    def request_drain(self, why: str) -> None:
         """Let work in flight finish, and start nothing more."""
         self.why = self.why or why
         self.control.request_drain(why)
 
 
 @contextmanager
-def provide_stop(outer: Stop | None = None) -> Generator[Stop]:
+def provide_stop(given_stop: Stop | None = None) -> Generator[Stop]:
     """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
-    if outer is not None:
-        yield outer
+    if given_stop is not None:
+        yield given_stop
         return
     stop = Stop()
     with stop_on_signals(stop):
         yield stop
+
+
+T = TypeVar("T")
+
+
+async def await_unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
+    """Return the result of work before a run is driven. Raises `StoppedError` if `stop` ends it."""
+    try:
+        with stop.token.guarded():
+            return await work
+    except Stopped as stopped:
+        raise StoppedError(
+            f"Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
+        ) from stopped

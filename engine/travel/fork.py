@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import files_on_this_host, is_on_other_host, run_repository
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.run_files import RunFiles, find_commit_at_step
+from interlock.engine.run_files import (
+    RunFiles,
+    files_on_this_host,
+    find_commit_at_step,
+    is_on_other_host,
+    run_repository,
+)
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import copy_plans, repository_with_snapshots
 from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step

@@ -388,7 +388,7 @@ class _End:
     def _at(self, step: int) -> None:
         if self._last is not None and step >= self._last and not self.stop.why:
             self._reached = True
-            self.stop.later("cancelled")
+            self.stop.request_drain("cancelled")
 
 
 async def _driven(

@@ -4,11 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import files_on_this_host
 from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.read import RunRow, list_steps, list_waiting_requests, root_node_path, usage_by_model
 from interlock.engine.read.calls import list_agents, list_answered_requests, list_calls, list_reasons
-from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
+from interlock.engine.run_files import RunFiles, diff_calls, files_on_this_host, load_folder_settings
 from interlock.engine.store.chain import read_messages_up_to
 from interlock.engine.store.checkpoints import read_newest_state
 from interlock.engine.store.snapshots import snapshots

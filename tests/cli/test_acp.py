@@ -155,7 +155,7 @@ def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -
         assert next(o for o in state["configOptions"] if o["id"] == "mode")["currentValue"] == "architect"
         if prompt:
             assert here.prompt(session, prompt) == "end_turn"
-    assert Client.for_this_user().sessions()[session].chosen == {}, "the run keeps it now"
+    assert Client.for_this_user().list_sessions()[session].chosen == {}, "the run keeps it now"
 
 
 def test_what_another_editor_leaves_midway_is_told(editor: Open, asking: Asking) -> None:
@@ -381,7 +381,9 @@ def test_pictures_and_resources_reach_the_model(editor: Open, tmp_path: Path) ->
     session = here.new()
     assert here.prompt(session, "look", image, note, blob, link) == "end_turn" and here.text() == "Seen."
     client = Client.for_this_user()
-    parts = [p for message in client.messages(session, client.state(session)) for p in message.content]
+    parts = [
+        p for message in client.read_messages(session, client.masked_state(session)) for p in message.content
+    ]
     assert [p.mime_type for p in parts if isinstance(p, DataPart)] == ["image/png"] * 2
 
 

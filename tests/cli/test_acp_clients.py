@@ -83,7 +83,11 @@ def pictures() -> list[str]:
     """Kinds of the pictures that the only run's model has seen."""
     client = Client.for_this_user()
     (row,) = client.runs()
-    parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
+    parts = [
+        part
+        for message in client.read_messages(row.run, client.masked_state(row.run))
+        for part in message.content
+    ]
     return [part.mime_type for part in parts if isinstance(part, DataPart)]
 
 

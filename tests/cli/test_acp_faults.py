@@ -224,7 +224,7 @@ def test_nothing_but_frames_leaves_through_stdout() -> None:
     program = """
 import os, subprocess
 from interlock.acp.wire import Wire
-wire = Wire.of_this_process()
+wire = Wire.take_over_stdio()
 print("printed", flush=True)
 os.write(1, b"written\\n")
 subprocess.run(["echo", "echoed"])

@@ -82,7 +82,11 @@ def test_toad_edits_plans_attaches_switches_cancels_and_loads(tmux: Tmux, tmp_pa
     tmux.waits_for("Turn cancelled")
     client = Client(Options(home=tmux.home / ".local" / "state" / "interlock"))
     (row,) = client.runs()
-    parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
+    parts = [
+        part
+        for message in client.read_messages(row.run, client.masked_state(row.run))
+        for part in message.content
+    ]
     assert [part.mime_type for part in parts if isinstance(part, DataPart)] == ["image/png"]
 
     tmux.closes(kill=True)

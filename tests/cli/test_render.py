@@ -22,7 +22,7 @@ from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.text_view import TextView
 from interlock.cli.render.views import JsonView, StreamJsonView
 from interlock.engine.client import Client, Options, Outcome, Renderer
-from interlock.engine.client.health import examine_store
+from interlock.engine.client.health import examine_and_repair_store
 from interlock.state import events as e
 from interlock.state.errors import RunError
 
@@ -444,5 +444,9 @@ def test_on_a_terminal_the_examination_of_the_store_shows_how_far_it_is(
     assert re.search(r"store · .*━ \w+ \d+ of \d+ (rows|runs)", shown)
     assert "pages       ok" in shown.rpartition("\x1b[2K")[2], "the bar is gone when the findings are shown"
     told = list[str]()
-    list(examine_store(made.store.home, lambda progress: told.append(format_progress(progress)[21:])))
+    list(
+        examine_and_repair_store(
+            made.store.home, lambda progress: told.append(format_progress(progress)[21:])
+        )
+    )
     assert told[-2:] == ["comparing 1 of 1 runs", "verifying 1 of 1 runs"]

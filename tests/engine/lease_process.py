@@ -37,7 +37,7 @@ async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
             run,
             stale_after_s=float(options.get("stale", "30")),
             identity=me._replace(host=options.get("host", me.host)),
-            wait=options.get("wait", "yes") == "yes",
+            wait_if_alive=options.get("wait", "yes") == "yes",
             on_lost=lambda: say("lost"),
         )
     except BusyError as error:

@@ -30,7 +30,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         outcome = run_sync("main", {"prompt": "Do it."}, options=scene.options, run_id="r")
         client = Client(scene.options)
         while outcome.status == "waiting":
-            decisions = [Decision(r.id, "proceed_once", door="--approve") for r in client.requests("r")]
+            decisions = [
+                Decision(r.id, "proceed_once", door="--approve") for r in client.waiting_requests("r")
+            ]
             outcome = resume_sync("r", decisions=decisions, options=scene.options)
         assert outcome.status == "done"
         _with_more(scene.options.home)
@@ -279,7 +281,7 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
     Store(home).open()
     assert verify(home)[1] == []
     assert {r.kind for r in records(home)} == {"store", "taken over unverified"}
-    Client(Options(home=home)).remove("r")
+    Client(Options(home=home)).remove_run("r")
     assert verify(home)[1] == []
     assert [*records(home)][-1].kind == "removed"
 

@@ -19,7 +19,7 @@ from toy_front import Toy
 from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow
+from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow_events
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import choices_by_key, make_decision
 from interlock.state.errors import UserError
@@ -91,7 +91,7 @@ class _Approves:
 
 async def _until_over(client: Client, run: str, cursor: str = "") -> list[FollowedEvent]:
     found: list[FollowedEvent] = []
-    async with aclosing(client.follow(run, cursor)) as events:
+    async with aclosing(client.follow_events(run, cursor)) as events:
         async for one in events:
             found.append(one)
             if isinstance(one.event, RunStanding) and one.event.status in ENDED:
@@ -149,9 +149,9 @@ from pathlib import Path
 from interlock.engine.client import Client, Options
 home, work, script, run = sys.argv[1:]
 options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
-request = Client(options).requests(run)[0].fields
+request = Client(options).waiting_requests(run)[0].fields
 from interlock.engine.client.requests import make_decision, choices_by_key
-Client(options).go_on_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
+Client(options).resume_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
 """
 
 
@@ -164,7 +164,7 @@ def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) ->
         stood = asyncio.Event()
 
         async def followed() -> None:
-            async with aclosing(follow(stage.options.home, run, "", drives)) as found:
+            async with aclosing(follow_events(stage.options.home, run, "", drives)) as found:
                 async for one in found:
                     if isinstance(one.event, RunStanding):
                         stood.set()
@@ -216,7 +216,7 @@ def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
 
     async def followed() -> list[FollowedEvent]:
         following = asyncio.create_task(_until_over(client, parked.run))
-        await client.go_on(parked.run, decisions=await _Approves().decide(parked, parked.pending))
+        await client.resume(parked.run, decisions=await _Approves().decide(parked, parked.pending))
         return await following
 
     found = asyncio.run(followed())
@@ -238,7 +238,7 @@ def test_what_somebody_else_decided_first_is_said_and_the_rest_asked(tmp_path: P
             asked.append([request["args"]["file_path"] for request in requests])
             made = await super().decide(outcome, requests)
             if len(asked) == 1:
-                client.go_on_sync(outcome.run, decisions=made[:1])
+                client.resume_sync(outcome.run, decisions=made[:1])
             return made
 
         def refused(self, error: UserError, /) -> None:
@@ -265,12 +265,12 @@ def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
         drive = asyncio.create_task(client.start("main", {"prompt": "wait"}, renderers=[seen]))
         await at_work.get()
         (run,) = client.runs("running")
-        assert not client.stop("another")
-        assert client.stop(run.run)
+        assert not client.stop_drives("another")
+        assert client.stop_drives(run.run)
         return await drive
 
     assert asyncio.run(stopped()).status == "cancelled"
-    assert not client.stop()
+    assert not client.stop_drives()
 
 
 def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_
         talk.begin()
 
         async def idle() -> None:
-            while talk.at_work:
+            while talk.is_working:
                 await asyncio.sleep(0.01)
 
         talk.switch(run)

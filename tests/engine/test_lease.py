@@ -90,7 +90,7 @@ def start(store: Store) -> Iterator[Start]:
 
 
 def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
-    return asyncio.run(acquire_lease(store, "r", stale_after_s=stale_after_s, wait=wait))
+    return asyncio.run(acquire_lease(store, "r", stale_after_s=stale_after_s, wait_if_alive=wait))
 
 
 def test_a_run_that_the_store_did_not_take_back_is_given_back_later(

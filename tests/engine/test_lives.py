@@ -62,9 +62,11 @@ def test_a_call_went_through_its_chart(tmp_path: Path, name: str) -> None:
     for answer in answers:
         waiting = outcome.pending[0]["id"]
         if made is WRITE:  # it has no number yet, so the request names it
-            assert client.life(outcome.run, "tool-call", waiting).current_state == "awaiting_approval"
+            assert (
+                client.read_lifecycle(outcome.run, "tool-call", waiting).current_state == "awaiting_approval"
+            )
         outcome = decided(stage, outcome, **answer)
-    life = client.life(outcome.run, "tool-call", "1")
+    life = client.read_lifecycle(outcome.run, "tool-call", "1")
     assert " ".join(move.event for move in life.moves) == events
     assert life.current_state == client.calls(outcome.run)[0].status
     deciding = [move for move in life.moves if move.why]
@@ -84,7 +86,7 @@ def test_a_call_under_way_says_since_when(tmp_path: Path) -> None:
         if isinstance(event, ToolOutput) and not seen:
             client = Client(stage.options)
             run = client.runs()[0].run
-            life = client.life(run, "tool-call", "1")
+            life = client.read_lifecycle(run, "tool-call", "1")
             seen.append(
                 (
                     f"{life.current_state} {life.mark}",
@@ -102,18 +104,18 @@ def test_a_mode_went_through_its_chart(tmp_path: Path) -> None:
     stage = staged(tmp_path, *batches)
     outcome = stage.run("plan", {"prompt": "x"})
     client = Client(stage.options)
-    assert client.life(outcome.run, "approval-mode").current_state == "plan.review"
+    assert client.read_lifecycle(outcome.run, "approval-mode").current_state == "plan.review"
     outcome = decided(stage, outcome, choice="reject", feedback="test it")
     stage.follow = False
     outcome = decided(stage, outcome, choice="proceed_always")
-    moves = client.life(outcome.run, "approval-mode").moves
+    moves = client.read_lifecycle(outcome.run, "approval-mode").moves
     assert [move.event for move in moves] == [
         *("use_plan", "read", "write_plan", "exit_plan_mode"),
         *("reject", "exit_plan_mode", "approve_auto_edit"),
     ]
     assert moves[4].why.endswith("“test it”") and moves[6].why.startswith("approved by ")
     main = stage.resume(replace(outcome, run=next(r.run for r in client.runs() if r.workflow == "main")))
-    assert [move.event for move in client.life(main.run, "approval-mode").moves] == ["carried_out"]
+    assert [move.event for move in client.read_lifecycle(main.run, "approval-mode").moves] == ["carried_out"]
 
 
 def test_the_command_draws_both(run: Run, tmp_path: Path) -> None:
@@ -126,4 +128,4 @@ def test_the_command_draws_both(run: Run, tmp_path: Path) -> None:
         refused = run("diagram", *argv, "--run", "latest")
         assert refused.code == 2 and hint in refused.err
     with pytest.raises(UserError, match="has no call '9'"):
-        Client.for_this_user().life(Client.for_this_user().run("latest").run, "tool-call", "9")
+        Client.for_this_user().read_lifecycle(Client.for_this_user().find_run("latest").run, "tool-call", "9")

@@ -115,7 +115,7 @@ def test_nothing_that_is_asked_about_one_run_reads_whole_tables(
     ):
         assert run(*words).code == 0
     client = Client(options)
-    assert client.run(parked.run[:6]) and client.run("latest", work)
+    assert client.find_run(parked.run[:6]) and client.find_run("latest", work)
     client.run_to_continue(prompted=False)
     run("runs", "rm", parked.run)
     assert len(asked) > 100

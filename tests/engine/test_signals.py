@@ -16,7 +16,7 @@ import pytest
 from patience import HANG_S, until
 from warm import Warm
 
-from interlock.engine.driver.stop import hold_signals, stop_on_signals
+from interlock.engine.driver.stop import handle_signals, stop_on_signals
 
 DRIVEN = Path(__file__).with_name("driven.py")
 
@@ -100,7 +100,7 @@ def test_the_second_signal_restores_the_terminal() -> None:
 def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with hold_signals():
+        with handle_signals():
             assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_IGN, signal.SIG_DFL)
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -117,7 +117,7 @@ def test_a_signal_before_the_drive_begins_stops_it() -> None:
             seen.append(told.is_set())
 
     before = handlers()
-    with hold_signals():
+    with handle_signals():
         os.kill(os.getpid(), signal.SIGINT)
         asyncio.run(drive())
     assert (seen, handlers()) == ([True], before)

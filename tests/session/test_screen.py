@@ -10,7 +10,7 @@ from rich.table import Table
 from interlock.cli.session.decision_panel import request_text as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
-from interlock.engine.client.requests import reviewed_plan
+from interlock.engine.client.requests import plan_under_review
 from interlock.state import events as ev
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -195,10 +195,10 @@ def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
         "choices": ["proceed_once", "reject"],
     }
     screen = made()
-    screen.show_markdown(reviewed_plan(request))
+    screen.show_markdown(plan_under_review(request))
     assert plain(screen.take_finished()) == ["Fix", "", "1. Change add", ""]
     assert plain(approval(request, "", color=False)) == [
         "exit_plan_mode fix.md   [r-1]",
         "  Why: The plan is ready.",
     ]
-    assert reviewed_plan({**request, "tool_name": "replace"}) == ""
+    assert plan_under_review({**request, "tool_name": "replace"}) == ""

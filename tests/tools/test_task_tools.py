@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tool_calls import Calls
 
-from interlock.engine.client.doctor import check_machine
+from interlock.engine.client.health import check_machine
 from interlock.prompts import load_prompt
 from interlock.services.index.sources import cut_into_chunks
 from interlock.tools.table import TOOLS

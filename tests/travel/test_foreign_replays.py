@@ -202,7 +202,7 @@ def test_only_the_function_of_swap_runs_and_is_answered_as_the_record_answers_it
     marks = 'open("swapped", "w").close()'
     new = f"from langgraph.types import interrupt\n\n\ndef pay(state):\n    {marks}\n    return {body}\n"
     put(Path("new.py"), new)
-    found = Client(options).replay(name, swap="pay=new.py:pay").divergence
+    found = Client(options).replay_run(name, swap="pay=new.py:pay").divergence
     counted = effects()
     assert Path("swapped").exists() and (counted["sent"], counted["paid"]) == (before["sent"], before["paid"])
     if keys is None:
@@ -215,13 +215,13 @@ def test_other_workflows_have_no_live_replay_and_graphs_choose_their_own_models(
     client, name = Client(options), sent(options).run
     with pytest.raises(UserError, match="has no node 'mail'"):
         put(Path("new.py"), "def f(state): ...")
-        client.replay(name, swap="mail=new.py:f")
+        client.replay_run(name, swap="mail=new.py:f")
     with pytest.raises(UserError, match="chooses its models itself"):
-        client.replay_with(name, "flash")
+        client.replay_with_model(name, "flash")
     script = put(Path("script.json"), json.dumps([{"text": "Hello."}]))
     own = run_sync("main", {"prompt": "Hi."}, options=replace(options, model=f"script:{script}"))
     with pytest.raises(UserError, match="always replays without effects"):
-        client.replay(own.run, live=True)
+        client.replay_run(own.run, live=True)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,6 @@ def test_graphs_of_all_shapes_replay_from_what_they_wrote(
         made = [Decision(request["id"], "proceed_once", text="7") for request in outcome.pending]
         outcome = resume_sync(outcome.run, decisions=made, options=options)
     assert outcome.status == "done", outcome.error
-    found = Client(options).replay(outcome.run)
+    found = Client(options).replay_run(outcome.run)
     assert found.divergence is None
     assert found.paths.recorded == found.paths.replayed and found.paths.recorded

@@ -101,7 +101,7 @@ def test_a_fork_here_and_now_leaves_the_files_alone(desk: Desk) -> None:
     desk("undo", run, "--call", "1")
     (desk.work / "own").write_text("by hand\n")
     before = tree_of(desk.work)
-    Client.for_this_user().fork(run, in_place=True)
+    Client.for_this_user().fork_run(run, in_place=True)
     assert tree_of(desk.work) == before
 
 

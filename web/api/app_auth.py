@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
 from interlock.state.errors import as_bug_error
 from interlock.web.endpoints import (
     RefusedError,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
+from interlock.engine.client import FORBIDDEN, Options, RunRow, api_rows, threads
 from interlock.engine.client.program_drive import ProgramCall
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import InterlockError, as_bug_error
@@ -57,26 +57,26 @@ class DriveQueues:
         self._turns = RateLimits(self.client.options)
 
     async def enqueue_drive(
-        self, body: Mapping[str, Any], thread: served.Served, person: Person, is_protocol: bool = False
-    ) -> served.Served:
+        self, body: Mapping[str, Any], thread: api_rows.Served, person: Person, is_protocol: bool = False
+    ) -> api_rows.Served:
         """Put a drive in its thread's lane. Raises `RefusedError`, and then leaves nothing behind."""
         kept, delay = await self.build_drive_row_and_delay(body, thread, person, is_protocol)
         await self._apply_multitask_strategy(thread, kept["multitask_strategy"])
         name = str(uuid4())
         create_stream_file(self.home, name)
         self.threads.ensure_thread_row(thread)
-        made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
+        made = api_rows.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         about = {"graph_id": kept["kwargs"]["graph_id"], "assistant_id": kept["assistant_id"]}
         changed = {
             "metadata": {**read_object_field(thread.body, "metadata"), **about},
             "updated": time.time(),
         }
-        served.change(self.home, "thread", thread.id, changed)
+        api_rows.change(self.home, "thread", thread.id, changed)
         self._schedule_pending_drives(thread.id, delay)
         return made
 
     async def build_drive_row_and_delay(
-        self, body: Mapping[str, Any], thread: served.Served, person: Person, is_protocol: bool = False
+        self, body: Mapping[str, Any], thread: api_rows.Served, person: Person, is_protocol: bool = False
     ) -> tuple[dict[str, Any], float]:
         """Return what a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
         standing = (
@@ -91,7 +91,7 @@ class DriveQueues:
         if name := body.get("checkpoint_id"):
             parse_uuid(name, "checkpoint")
         about = {"assistant_id": chosen.id}
-        if served.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
+        if api_rows.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
             about["graph_id"] = chosen.body["graph_id"]
         metadata = {
             key: value
@@ -116,7 +116,7 @@ class DriveQueues:
         }, max(0.0, float(body.get("after_seconds") or 0))
 
     async def _wait_for_thread_standing(
-        self, thread: served.Served, body: Mapping[str, Any]
+        self, thread: api_rows.Served, body: Mapping[str, Any]
     ) -> ThreadStanding:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
         waits: list[threads.WaitingRequest] = []
@@ -126,19 +126,23 @@ class DriveQueues:
                 break
             await asyncio.sleep(LOOK_S)
             thread = self.threads.find_thread(thread.id)
-        row = self.client.exact(thread.run) if thread.run else None
+        row = self.client.find_exact_run(thread.run) if thread.run else None
         known = assistant_id_of_workflow(row.workflow) if row else ""
         if before := self.threads.list_drives(thread.id):
             known = before[0].body["assistant_id"]
         same = self.assistants.require_assistant(body.get("assistant_id")).id == known
         return ThreadStanding(frozenset(one.interrupt for one in waits), same)
 
-    async def _apply_multitask_strategy(self, thread: served.Served, strategy: object) -> None:
+    async def _apply_multitask_strategy(self, thread: api_rows.Served, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
         busy = [one for one in self.threads.list_drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _THREAD_BUSY)
-        row = self.client.exact(thread.run) if thread.run and not busy and strategy != "enqueue" else None
+        row = (
+            self.client.find_exact_run(thread.run)
+            if thread.run and not busy and strategy != "enqueue"
+            else None
+        )
         if row is not None and row.status == "running":
             if strategy == "reject":
                 raise RefusedError(409, _THREAD_BUSY)
@@ -187,27 +191,27 @@ class DriveQueues:
                     one, error if isinstance(error, InterlockError) else as_bug_error(error)
                 )
 
-    def _record_drive_failure(self, drive: served.Served, error: InterlockError) -> None:
+    def _record_drive_failure(self, drive: api_rows.Served, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if now is None or now.body["status"] not in BUSY:
             return
-        served.change(self.home, "drive", drive.id, {"status": "error", "error": about})
+        api_rows.change(self.home, "drive", drive.id, {"status": "error", "error": about})
         end_stream_file(self.home, drive.id, None if drive.id in self._stopping else about)
 
-    async def _run_drive(self, drive: served.Served) -> None:
+    async def _run_drive(self, drive: api_rows.Served) -> None:
         """Drive one, until it has ended."""
         if not self.is_drive_unfinished(drive.id):  # it was cancelled while it waited
             return
         thread = self.threads.find_thread(drive.thread)
-        row = self.client.exact(thread.run) if thread.run else None
+        row = self.client.find_exact_run(thread.run) if thread.run else None
         kwargs = drive.body["kwargs"]
         graph = str(kwargs["graph_id"])
-        dialect = dialect_of_workflow(self.client.workflow(graph))
+        dialect = dialect_of_workflow(self.client.load_workflow(graph))
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
-            row = self.client.exact(thread.run)
+            row = self.client.find_exact_run(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
         again = bool(drive.body.get("again"))
@@ -216,7 +220,7 @@ class DriveQueues:
         run = row.run if row else self.client.new_run_id()
         points = self.client.checkpoints(run) if row else []
         before = drive.body["before"] if again else points[-1].step if points else None
-        served.change(self.home, "thread", thread.id, {}, run)
+        api_rows.change(self.home, "thread", thread.id, {}, run)
         work = drive_process.DriveJob(
             self._drive_options(drive, row is None), run, graph, call=ProgramCall(drive, row is None, dialect)
         )
@@ -233,11 +237,11 @@ class DriveQueues:
             await self._forget_process_and_release_turn(drive.id, run)
             raise
         await self._forget_process_and_release_turn(drive.id, run)
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
         if now and now.body["status"] in BUSY and self._requeue_killed_drive(now):  # its process was killed
-            return await self._run_drive(served.served(self.home, "drive", drive.id) or now)
+            return await self._run_drive(api_rows.served(self.home, "drive", drive.id) or now)
         with suppress(InterlockError, KeyError):
             thread = self.threads.find_thread(drive.thread)
             await asyncio.to_thread(self.threads.record_latest_values, thread)
@@ -255,9 +259,9 @@ class DriveQueues:
         self._children[drive] = child
         process = [*drive_process.child_process_identity(child)]
         about = {"status": "running", "before": step_before, "process": process, "begun": False}
-        served.change(self.home, "drive", drive, about, run)
+        api_rows.change(self.home, "drive", drive, about, run)
 
-    def _drive_options(self, drive: served.Served, is_new_run: bool) -> Options:
+    def _drive_options(self, drive: api_rows.Served, is_new_run: bool) -> Options:
         kwargs = drive.body["kwargs"]
         both = {**kwargs["context"], **kwargs["config"].get("configurable", {})}
         given = {k: v for k, v in both.items() if not k.startswith("__") and k not in _RESERVED_KEYS}
@@ -266,32 +270,34 @@ class DriveQueues:
         options = replace(self.client.options, context=given, door="program", **here)
         return options if is_new_run else replace(options, workspace=None, approval_mode=None, mode=None)
 
-    async def _fork_at_checkpoint(self, thread: served.Served, row: RunRow, checkpoint: str) -> RunRow:
+    async def _fork_at_checkpoint(self, thread: api_rows.Served, row: RunRow, checkpoint: str) -> RunRow:
         """Return a fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
-        return self.client.run(await self._fork_run_in_place(row.run, found[0].step))
+        return self.client.find_run(await self._fork_run_in_place(row.run, found[0].step))
 
     async def _fork_run_in_place(self, run: str, step: int) -> str:
-        await asyncio.to_thread(self.client.check_folder_here, run)
-        return (await asyncio.to_thread(self.client.fork, run, step, in_place=True)).run
+        await asyncio.to_thread(self.client.check_folder_trusted, run)
+        return (await asyncio.to_thread(self.client.fork_run, run, step, in_place=True)).run
 
     def is_drive_process_alive(self, drive: str) -> bool:
         return drive in self._children and self._children[drive].poll() is None
 
     def is_drive_unfinished(self, drive: str) -> bool:
         """Return whether a drive waits or works."""
-        found = served.served(self.home, "drive", drive)
+        found = api_rows.served(self.home, "drive", drive)
         return found is not None and found.body["status"] in BUSY
 
-    async def stop_drive(self, drive: served.Served, *, rollback: bool = False, why: str = "DELETE") -> None:
+    async def stop_drive(
+        self, drive: api_rows.Served, *, rollback: bool = False, why: str = "DELETE"
+    ) -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
         asked for it, or a sentence, for programs."""
-        now = served.served(self.home, "drive", drive.id) or drive
+        now = api_rows.served(self.home, "drive", drive.id) or drive
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
-            served.change(
+            api_rows.change(
                 self.home,
                 "drive",
                 drive.id,
@@ -305,52 +311,52 @@ class DriveQueues:
         until = time.monotonic() + _STOP_S
         while self.is_drive_process_alive(drive.id) and time.monotonic() < until:
             await asyncio.sleep(LOOK_S)
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if now and now.body["status"] == "success" and not rollback:
             return  # it ended before the stop
         name = "UserRollback" if rollback else "UserInterrupt"
         asked = f"{'rollback' if rollback else 'interrupt'} requested via {why}"
         about = {"error": name, "message": why if why.startswith("client") else asked}
-        served.change(self.home, "drive", drive.id, {"status": "interrupted", "error": about})
+        api_rows.change(self.home, "drive", drive.id, {"status": "interrupted", "error": about})
         if rollback:
             await self._roll_back_thread(drive, about)
 
-    async def _roll_back_thread(self, one: served.Served, error: Mapping[str, str]) -> None:
+    async def _roll_back_thread(self, one: api_rows.Served, error: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
-        now = served.served(self.home, "drive", one.id)
+        now = api_rows.served(self.home, "drive", one.id)
         if now is None:
             return
         fresh = ""
         if now.run and (before := now.body.get("before")) is not None:
             fresh = await self._fork_run_in_place(now.run, before)
-        served.unserve(self.home, "drive", one.id)
+        api_rows.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.threads.list_drives(one.thread)][:1]
         taken_back = {"error": error, "drives": before_it} if not now.body.get("unbegun") else None
-        served.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
+        api_rows.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
 
     def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
-        found = served.all_served(self.home, "drive")
+        found = api_rows.all_served(self.home, "drive")
         busy = [one for one in found if one.body["status"] in BUSY]
-        of_people = served.all_served(self.home, "prompt")
+        of_people = api_rows.all_served(self.home, "prompt")
         self._turns.release_turns_except([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
-                served.change(self.home, "drive", one.id, {"server": self._me})
+                api_rows.change(self.home, "drive", one.id, {"server": self._me})
                 work = self._wait_for_adopted_drive(one) if one.body["status"] == "running" else None
                 self._schedule_pending_drives(one.thread, first_work=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _STREAM_RETENTION_S:
-                served.change(self.home, "drive", old.stem, {"events": count_protocol_event_numbers(old)})
+                api_rows.change(self.home, "drive", old.stem, {"events": count_protocol_event_numbers(old)})
                 old.unlink(missing_ok=True)
 
     def _is_run_driven(self, run: str) -> bool:
         """Return whether somebody drives a run, maybe on another host."""
-        row = self.client.exact(run)
+        row = self.client.find_exact_run(run)
         return row is not None and row.status == "running"
 
-    async def _wait_for_adopted_drive(self, drive: served.Served) -> None:
+    async def _wait_for_adopted_drive(self, drive: api_rows.Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[drive.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*drive.body.get("process", _NOBODY))
@@ -358,22 +364,25 @@ class DriveQueues:
         while process.poll() is None or self._is_run_driven(drive.run):
             await asyncio.sleep(LOOK_S)
         await self._forget_process_and_release_turn(drive.id, drive.run)
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
             self._requeue_killed_drive(now)
         else:
-            served.change(self.home, "drive", drive.id, {"status": "pending"})
+            api_rows.change(self.home, "drive", drive.id, {"status": "pending"})
 
-    def _requeue_killed_drive(self, drive: served.Served) -> bool:
+    def _requeue_killed_drive(self, drive: api_rows.Served) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
-        row, deaths = self.client.exact(drive.run) if drive.run else None, drive.body.get("deaths", 0) + 1
+        row, deaths = (
+            self.client.find_exact_run(drive.run) if drive.run else None,
+            drive.body.get("deaths", 0) + 1,
+        )
         if drive.id in self._stopping or deaths > _MAX_DEATHS or (row and row.end_reason not in ("", "died")):
             self._record_drive_failure(drive, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(drive)
-        served.change(
+        api_rows.change(
             self.home,
             "drive",
             drive.id,
@@ -381,7 +390,7 @@ class DriveQueues:
         )
         return True
 
-    def _has_run_taken_input(self, drive: served.Served) -> bool:
+    def _has_run_taken_input(self, drive: api_rows.Served) -> bool:
         """Return whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
         if (before := drive.body.get("before")) is None:
             return True

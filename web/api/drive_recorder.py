@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.client import Client, Options, Outcome, Renderer, rate_limits, served, threads
+from interlock.engine.client import Client, Options, Outcome, Renderer, api_rows, fleet, threads
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.program_drive import ProgramCall, drive_call
 from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
@@ -152,7 +152,9 @@ def interrupt_json(
     schema = getattr(interrupt, "response_schema", None)
     if with_schema or schema is not None:
         made["response_schema"] = schema
-    if isinstance(interrupt.value, str) and (found := threads.find_request(options, run, interrupt.value)):
+    if isinstance(interrupt.value, str) and (
+        found := threads.find_request_of_interrupt(options, run, interrupt.value)
+    ):
         name, request = found
         made["value"] = request_payload(name, request)
         made["response_schema"] = answer_schema(request)
@@ -192,9 +194,9 @@ async def drive_and_record(
 ) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
     home, name = options.home, call.row.id
-    options = rate_limits.with_fleet_limits(options) if is_on_server(home) else options
+    options = fleet.with_fleet_limits(options) if is_on_server(home) else options
     client = Client(options)
-    served.change(home, "drive", name, {"begun": True})
+    api_rows.change(home, "drive", name, {"begun": True})
     recorder = DriveRecorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     try:
@@ -202,7 +204,9 @@ async def drive_and_record(
         renderers = [live_renderer, *call.dialect.renderers(recorder.write_workflow_event)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
         status = _drive_status_of_outcome(outcome)
-        if outcome.status in ("budget", "timeout") and (wait := rate_limits.read_limit_stop(options, run)):
+        if outcome.status in ("budget", "timeout") and (
+            wait := fleet.record_and_read_limit_stop(options, run)
+        ):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:
@@ -213,7 +217,7 @@ async def drive_and_record(
         recorder.record_failure(error if isinstance(error, InterlockError) else as_bug_error(error))
         raise
     finally:
-        served.change(
+        api_rows.change(
             home, "drive", name, {"status": status, "error": _error_fields(recorder.failed), **waits}
         )
         recorder.end_and_close(status)

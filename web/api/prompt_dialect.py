@@ -83,7 +83,7 @@ class PromptDialect(Dialect):
         renderers: Sequence[Renderer],
     ) -> Outcome:
         text = str(given.get(self.prompt_field) or "").strip() if given else ""
-        return await client.go_on(run, text or None, renderers=renderers, instead=True)
+        return await client.resume(run, text or None, renderers=renderers, replace_unfinished=True)
 
 
 def dialect_of_workflow(workflow: Pipeline) -> Dialect:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from interlock.engine.client import served, threads
+from interlock.engine.client import api_rows, threads
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web.api import drive_streams, event_protocol
 from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
@@ -97,7 +97,7 @@ class ProtocolCommands:
         return {"run_id": (await self.queues.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: served.Served, params: Mapping[str, Any], person: Person
+        self, thread: api_rows.Served, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -167,7 +167,7 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive_events(self, drive: served.Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive_events(self, drive: api_rows.Served) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.build_protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
@@ -189,7 +189,7 @@ class ProtocolCommands:
                 failed = json.loads(line.data)["message"]
         while self.queues.is_drive_unfinished(drive.id):
             await asyncio.sleep(_LOOK_S)
-        now = served.served(self.home, "drive", drive.id)
+        now = api_rows.served(self.home, "drive", drive.id)
         if asks and not failed:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")

@@ -23,7 +23,7 @@ class StoreItems:
 
     async def _query_memory_store(self, query: Callable[[Any], Any]) -> Any:
         try:
-            return await asyncio.to_thread(threads.ask_memory_store, self._home, query)
+            return await asyncio.to_thread(threads.query_memory_store, self._home, query)
         except ValueError as error:  # a namespace or a filter that LangGraph's store refuses
             raise RefusedError(422, str(error)) from error
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.client import Options, RunRow, threads
-from interlock.engine.client.served import Served
+from interlock.engine.client.api_rows import Served
 from interlock.web.api.drive_recorder import checkpoint_address, interrupt_json
 from interlock.web.api.payloads import matches_filter, read_object_field, to_json_types
 from interlock.web.api.prompt_dialect import to_langchain_messages

@@ -15,7 +15,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.engine.client import PIPELINES, Client, RunRow, served, threads
+from interlock.engine.client import PIPELINES, Client, RunRow, api_rows, threads
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_runs, is_visible, ownership_fields
 from interlock.web.api.drive_recorder import stream_file_path
@@ -63,22 +63,22 @@ class Threads:
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def runs_by_id(self, *threads: served.Served) -> dict[str, RunRow]:
+    def runs_by_id(self, *threads: api_rows.Served) -> dict[str, RunRow]:
         """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
-    def _build_thread_of_run(self, row: RunRow) -> served.Served:
+    def _build_thread_of_run(self, row: RunRow) -> api_rows.Served:
         about = {
             "graph_id": row.workflow,
             "assistant_id": assistant_id_of_workflow(row.workflow),
             "title": row.title,
         }
-        return served.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
+        return api_rows.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find_thread(self, thread_id: object) -> served.Served:
+    def find_thread(self, thread_id: object) -> api_rows.Served:
         """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(thread_id, "thread")
-        found = served.served(self.home, "thread", thread)
+        found = api_rows.served(self.home, "thread", thread)
         if found and is_visible("threads", found):
             return found
         row = None if found else self._find_run_of_unnamed_thread(thread)
@@ -86,24 +86,24 @@ class Threads:
             return made
         raise NotFoundError(f"Thread {thread} not found")
 
-    def ensure_thread_row(self, thread: served.Served) -> None:
+    def ensure_thread_row(self, thread: api_rows.Served) -> None:
         """Give a run's thread a row of its own, where it has none."""
-        if served.served(self.home, "thread", thread.id) is None:
-            served.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
+        if api_rows.served(self.home, "thread", thread.id) is None:
+            api_rows.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def list_drives(self, thread_id: str) -> list[served.Served]:
-        return served.all_served(self.home, "drive", thread=thread_id)
+    def list_drives(self, thread_id: str) -> list[api_rows.Served]:
+        return api_rows.all_served(self.home, "drive", thread=thread_id)
 
-    def remove_drive(self, drive: served.Served) -> None:
+    def remove_drive(self, drive: api_rows.Served) -> None:
         """Remove a drive's row and its stream."""
-        served.unserve(self.home, "drive", drive.id)
+        api_rows.unserve(self.home, "drive", drive.id)
         stream_file_path(self.home, drive.id).unlink(missing_ok=True)
 
     def thread_status(
         self,
-        thread: served.Served,
+        thread: api_rows.Served,
         row: RunRow | None,
-        drives_by_thread: Mapping[str, list[served.Served]] | None = None,
+        drives_by_thread: Mapping[str, list[api_rows.Served]] | None = None,
     ) -> str:
         """Return the status of a thread. `drives_by_thread`: the drives of all threads, if the caller has them."""
         found = (
@@ -122,12 +122,12 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def thread_json(self, thread: served.Served) -> dict[str, Any]:
+    def thread_json(self, thread: api_rows.Served) -> dict[str, Any]:
         """Return a thread as programs read it."""
         return self._build_thread_json(thread, self._find_run_row(thread), with_values=True)
 
     def _listed_thread_json(
-        self, thread: served.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
+        self, thread: api_rows.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
         """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
         other thread."""
@@ -139,7 +139,7 @@ class Threads:
         return select_fields(found, fields)
 
     def _build_thread_json(
-        self, thread: served.Served, row: RunRow | None, with_values: bool
+        self, thread: api_rows.Served, row: RunRow | None, with_values: bool
     ) -> dict[str, Any]:
         status = self.thread_status(thread, row)
         changed = iso_time(_last_update_time(thread, row))
@@ -171,11 +171,11 @@ class Threads:
             error = None
         return {**found, **state, "error": error}
 
-    def record_latest_values(self, thread: served.Served) -> None:
+    def record_latest_values(self, thread: api_rows.Served) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._find_run_row(thread):
             self.ensure_thread_row(thread)
-            served.change(
+            api_rows.change(
                 self.home,
                 "thread",
                 thread.id,
@@ -189,14 +189,14 @@ class Threads:
         name = (
             parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
         )
-        if served.served(self.home, "thread", name) or self._find_run_of_unnamed_thread(name):
+        if api_rows.served(self.home, "thread", name) or self._find_run_of_unnamed_thread(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
             return json_response(self.thread_json(self.find_thread(name)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         kept = {"metadata": read_object_field(given, "metadata"), **ownership_fields()}
-        return json_response(self.thread_json(served.serve(self.home, "thread", name, kept)))
+        return json_response(self.thread_json(api_rows.serve(self.home, "thread", name, kept)))
 
     def _find_run_of_unnamed_thread(self, thread_id: str) -> RunRow | None:
         """Return the run that is this thread without that a program named it."""
@@ -204,18 +204,18 @@ class Threads:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
             self._runs |= {thread_id_of_run(run): run for run in new}
-        return self.client.exact(self._runs[thread_id]) if thread_id in self._runs else None
+        return self.client.find_exact_run(self._runs[thread_id]) if thread_id in self._runs else None
 
     def get_thread(self, request: Request) -> Response:
         return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
-    def _list_matching_threads(self, body: Mapping[str, Any]) -> list[served.Served]:
+    def _list_matching_threads(self, body: Mapping[str, Any]) -> list[api_rows.Served]:
         """Return the threads that programs made, as far as they are asked for."""
         names = {parse_uuid(one, "thread", 400) for one in read_string_list_field(body, "ids")}
         values = read_object_field(body, "values")
         found = [
             one
-            for one in served.all_served(self.home, "thread")
+            for one in api_rows.all_served(self.home, "thread")
             if is_visible("threads", one)
             and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
@@ -226,12 +226,12 @@ class Threads:
             found = [one for one in found if statuses[one.id] == status]
         return found
 
-    def _statuses_by_id(self, thread_rows: Sequence[served.Served]) -> dict[str, str]:
+    def _statuses_by_id(self, thread_rows: Sequence[api_rows.Served]) -> dict[str, str]:
         """Return the status of each of these threads, by its id."""
         if not thread_rows:
             return {}
-        rows, every = self.runs_by_id(*thread_rows), dict[str, list[served.Served]]()
-        for one in served.all_served(self.home, "drive"):
+        rows, every = self.runs_by_id(*thread_rows), dict[str, list[api_rows.Served]]()
+        for one in api_rows.all_served(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in thread_rows}
 
@@ -260,8 +260,8 @@ class Threads:
                 if self._states.has_matching_cached_values(one, read_object_field(body, "values"))
             )
             names = [row.run for one in fitting if (row := self._find_run_of_unnamed_thread(one))]
-        beside = served.is_beside(self.home)
-        without = [one.run for one in served.all_served(self.home, "thread")] if beside else None
+        beside = api_rows.is_beside(self.home)
+        without = [one.run for one in api_rows.all_served(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._narrow_filter_to_status(wanted, status) if (status := body.get("status")) else wanted
 
@@ -269,11 +269,11 @@ class Threads:
         """Of the runs that are wanted, those with this status."""
         unsettled = self.client.named_runs(threads.restless(self.home))
         also = [row.run for row in unsettled if _STATUS.get(row.status, "idle") == status]
-        return replace(run_filter, rests=status, also=also)
+        return replace(run_filter, rest_status=status, also_ids=also)
 
     def _find_search_page(
         self, body: Mapping[str, Any]
-    ) -> tuple[list[served.Served], dict[str, RunRow], dict[str, str]]:
+    ) -> tuple[list[api_rows.Served], dict[str, RunRow], dict[str, str]]:
         """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract_paths(body)
         limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
@@ -291,15 +291,15 @@ class Threads:
         names = (one if isinstance(one, str) else one.run for one in page)
         rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
         chosen = [
-            one if isinstance(one, served.Served) else self._build_thread_of_run(rows[one])
+            one if isinstance(one, api_rows.Served) else self._build_thread_of_run(rows[one])
             for one in page
-            if isinstance(one, served.Served) or one in rows
+            if isinstance(one, api_rows.Served) or one in rows
         ]
         return chosen, rows, pagination_headers(limit, offset, total)
 
     def _threads_with_sort_keys(
-        self, thread_rows: Sequence[served.Served], sort_by: str
-    ) -> "list[tuple[Any, served.Served | str]]":
+        self, thread_rows: Sequence[api_rows.Served], sort_by: str
+    ) -> "list[tuple[Any, api_rows.Served | str]]":
         """Return each of these threads with what it is sorted by."""
         if sort_by == "status":
             statuses = self._statuses_by_id(thread_rows)
@@ -314,7 +314,7 @@ class Threads:
 
     def _runs_with_sort_keys(
         self, run_filter: threads.Wanted, sort_by: str, newest_first: bool, limit: int, offset: int
-    ) -> "list[tuple[Any, served.Served | str]]":
+    ) -> "list[tuple[Any, api_rows.Served | str]]":
         """Return runs in their order, each with what it is sorted by."""
 
         def list_keyed(wanted: threads.Wanted, limit: int, offset: int) -> list[tuple[Any, str]]:
@@ -367,7 +367,7 @@ class Threads:
         found, given = self.find_thread(request.path_params["thread"]), await read_json_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
-        served.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
+        api_rows.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
         return json_response(await asyncio.to_thread(self.thread_json, self.find_thread(found.id)))
 
     async def delete_thread(self, request: Request) -> Response:
@@ -380,7 +380,7 @@ class Threads:
             raise RefusedError(
                 422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
             )
-        found: list[served.Served] = []
+        found: list[api_rows.Served] = []
         for thread in read_string_list_field(given, "thread_ids"):
             with suppress(NotFoundError):
                 found.append(self.find_thread(thread))
@@ -393,12 +393,12 @@ class Threads:
         for one in self._list_matching_threads({"metadata": metadata}):
             await self._remove_thread(one)
 
-    async def _remove_thread(self, thread: served.Served) -> None:
+    async def _remove_thread(self, thread: api_rows.Served) -> None:
         if self._find_run_row(thread):
-            await asyncio.to_thread(self.client.remove, thread.run)
+            await asyncio.to_thread(self.client.remove_run, thread.run)
         for one in self.list_drives(thread.id):
             self.remove_drive(one)
-        served.unserve(self.home, "thread", thread.id)
+        api_rows.unserve(self.home, "thread", thread.id)
 
     async def copy_thread(self, request: Request) -> Response:
         name = parse_uuid(request.path_params["thread"], "thread", 400)
@@ -408,13 +408,13 @@ class Threads:
             raise RefusedError(409, "Conflict") from None
         run = ""
         if self._find_run_row(found):
-            run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
+            run = (await asyncio.to_thread(lambda: self.client.fork_run(found.run, in_place=True))).run
         kept = {"metadata": read_object_field(found.body, "metadata"), "copied": True, **ownership_fields()}
-        made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
+        made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made))
 
-    def _find_run_row(self, thread: served.Served) -> RunRow | None:
-        return self.client.exact(thread.run) if thread.run else None
+    def _find_run_row(self, thread: api_rows.Served) -> RunRow | None:
+        return self.client.find_exact_run(thread.run) if thread.run else None
 
     def get_state(self, request: Request) -> Response:
         thread, at = self.find_thread(request.path_params["thread"]), request.path_params.get("checkpoint")
@@ -427,7 +427,7 @@ class Threads:
         return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
     def read_state_json(
-        self, thread: served.Served, checkpoint: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
+        self, thread: api_rows.Served, checkpoint: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         return self._states.read_state_json(thread, self._find_run_row(thread), checkpoint, subgraphs)
@@ -468,24 +468,24 @@ class Threads:
         self.ensure_thread_row(thread)
         drives = self.list_drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
-        served.change(self.home, "thread", thread.id, noted)
+        api_rows.change(self.home, "thread", thread.id, noted)
         where = thread_checkpoint_address(made, thread) or {}
         return json_response(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}
         )
 
 
-def _is_newest_drive_unstarted(drives: Sequence[served.Served]) -> bool:
+def _is_newest_drive_unstarted(drives: Sequence[api_rows.Served]) -> bool:
     """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _drop_unstarted_drives(drives: Sequence[served.Served]) -> list[served.Served]:
+def _drop_unstarted_drives(drives: Sequence[api_rows.Served]) -> list[api_rows.Served]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 
 
-def _last_update_time(thread: served.Served, row: RunRow | None) -> float:
+def _last_update_time(thread: api_rows.Served, row: RunRow | None) -> float:
     return max(thread.body.get("updated", thread.at), row.updated if row else 0)
 
 
