@@ -46,11 +46,7 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 def _option_label(way: AnswerChoice) -> str:
     """Return an option's label, with what an *always* covers."""
-<<<<<<< HEAD
-    return make_visible("no" if way.choice == "reject" and not way.text else way.scoped)
-=======
-    return visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
->>>>>>> main
+    return make_visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
 
 
 def is_answered_with_text(request: Pending) -> bool:

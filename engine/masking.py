@@ -9,10 +9,6 @@ from interlock.services.secrets.environment import secret_headers, secret_variab
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
-<<<<<<< HEAD
-from interlock.state.text import to_json_text
-=======
->>>>>>> main
 
 
 def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
@@ -58,27 +54,3 @@ def mask_secrets(value: Any, redact: Redactor) -> Any:
             (redact(key) if isinstance(key, str) else key): mask_secrets(item, redact) for key, item in pairs
         }
     return value
-<<<<<<< HEAD
-
-
-class SecretNotice:
-    """Warns of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again."""
-
-    def __init__(self, redact: Redactor, warn: Callable[[str], None]) -> None:
-        self._redact, self._emit_warning = redact, warn
-        self._warned = False
-
-    def __call__(self, what: str, value: Any) -> None:
-        """Look at a value. `what` begins the warning."""
-        if self._warned or not self._redact.enabled:
-            return
-        from interlock.graphs.foreign_requests import to_json_value  # deferred: it imports LangGraph
-
-        if spans := self._redact.find_secrets(to_json_text(to_json_value(value))):
-            self._warned = True
-            self._emit_warning(
-                f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
-                "store keeps state unmasked. Keep the name of a variable in the state instead."
-            )
-=======
->>>>>>> main

@@ -5,13 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-<<<<<<< HEAD
-from interlock.graphs.state_types import channel_types, type_hints
-from interlock.state.chart_channels import ApprovalModeState, strip_chart_metadata
-=======
 from interlock.graphs.node_contract import channel_types, type_hints
-from interlock.state.chart_channels import ApprovalModeState, without_chart
->>>>>>> main
+from interlock.state.chart_channels import ApprovalModeState, strip_chart_metadata
 from interlock.state.errors import SetupError
 from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels
 

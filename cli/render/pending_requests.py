@@ -192,13 +192,8 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
             flag, label = ALWAYS[way.choice]
             rows.append((label, f"{start} --approve {name} {flag}"))
         elif way.choice == "modify":
-<<<<<<< HEAD
-            keys = ("plan", "approval_mode") if reviewed_plan(request) else request["args"]
-            how = f"(in your editor; or {name}=JSON: {', '.join(map(to_one_line, keys))})"
-=======
             keys = ("plan", "approval_mode") if plan_under_review(request) else request["args"]
-            how = f"(in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})"
->>>>>>> main
+            how = f"(in your editor; or {name}=JSON: {', '.join(map(to_one_line, keys))})"
             rows.append(("change it", f"{start} --edit {name}   {how}"))
         elif way.choice == "reject":
             rows.append(("reject", f"{start} --reject {name} --reason 'why'"))

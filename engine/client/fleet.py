@@ -87,11 +87,7 @@ def undelivered_files_line(delivery: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivery.left_behind:
         return ""
-<<<<<<< HEAD
-    named = join_up_to([*map(repr, delivered.left_behind)], _NAMED)
-=======
-    named = join_some([*map(repr, delivery.left_behind)], _NAMED)
->>>>>>> main
+    named = join_up_to([*map(repr, delivery.left_behind)], _NAMED)
     return f"{named} (ignored by git, private or over 20 MB)"
 
 

@@ -55,11 +55,9 @@ def _list_calls(calls: Sequence[Call]) -> str:
     """The calls that there are, one a line, each with its number."""
     if not calls:
         return "The run made none."
-<<<<<<< HEAD
-    shown = [f"  {number}  {to_one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(made, 1)]
-=======
-    shown = [f"  {number}  {one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(calls, 1)]
->>>>>>> main
+    shown = [
+        f"  {number}  {to_one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(calls, 1)
+    ]
     more = len(shown) - _MOST_CALLS
     rest = [f"  … and {more} earlier"] if more > 0 else []
     return "\n".join(["There are:", *rest, *shown[-_MOST_CALLS:]])
@@ -305,13 +303,8 @@ class Views:
 
     def stopped_in_nodes(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
-<<<<<<< HEAD
-        found = self.due(run.run) if run.status == "interrupted" else []
-        return [" › ".join(map(node_display_name, due.place)) for due in found]
-=======
         found = self.due_nodes(run.run) if run.status == "interrupted" else []
-        return [" › ".join(map(display_name, due.place)) for due in found]
->>>>>>> main
+        return [" › ".join(map(node_display_name, due.place)) for due in found]
 
     def describe_trouble(self, run: RunRow) -> dict[str, str] | None:
         """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""

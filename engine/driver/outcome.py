@@ -49,17 +49,10 @@ from interlock.state.errors import (
     StoreError,
     exception_line,
 )
-<<<<<<< HEAD
-from interlock.state.events import Result
-from interlock.state.messages import Message, unanswered_calls
-from interlock.state.run import OF_CHAIN, WorkflowOutput
-from interlock.state.text import clean_json, dict_or_empty
-=======
 from interlock.state.events import ErrorEvent, Init, Result
-from interlock.state.messages import Message, open_calls
+from interlock.state.messages import Message, unanswered_calls
 from interlock.state.run import OF_CHAIN, Limits, WorkflowOutput
-from interlock.state.text import as_object, clean_json
->>>>>>> main
+from interlock.state.text import clean_json, dict_or_empty
 from interlock.state.workflow import WorkflowContext
 
 
