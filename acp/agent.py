@@ -27,7 +27,7 @@ from interlock.acp.wire import (
 from interlock.cli.version import VERSION
 from interlock.engine.client import Client, Options
 from interlock.state.errors import CredentialsError, InterlockError, UserError, as_bug_error
-from interlock.state.text import as_object
+from interlock.state.text import dict_or_empty
 
 if TYPE_CHECKING:
     from interlock.acp.session import EditorSession
@@ -116,8 +116,8 @@ class Agent:
         client: dict[str, Any] = _optional_param(params, "clientCapabilities", dict) or {}
         self._client_capabilities = client
         Thread(target=_preimport_modules, daemon=True).start()
-        by_launch = as_object(client.get("_meta")).get("terminal-auth") is True
-        in_terminal = by_launch or as_object(client.get("auth")).get("terminal") is True
+        by_launch = dict_or_empty(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or dict_or_empty(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},

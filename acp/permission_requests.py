@@ -16,7 +16,7 @@ from interlock.engine.client.requests import (
     make_decision,
     option_line,
 )
-from interlock.state.text import as_object, visible
+from interlock.state.text import dict_or_empty, make_visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
@@ -46,7 +46,7 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 def _option_label(way: AnswerChoice) -> str:
     """Return an option's label, with what an *always* covers."""
-    return visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
+    return make_visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
 
 
 def is_answered_with_text(request: Pending) -> bool:
@@ -63,7 +63,7 @@ def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
     if view.preview and view.shows == "diff":
         content += diff_contents(request["preview"], renderer.absolute_path(request["args"]))
     elif view.preview:
-        content.append(content_block(visible(view.preview)))
+        content.append(content_block(make_visible(view.preview)))
     about = [*_build_description_lines(view)]
     return {
         "toolCallId": tool_call_id_of_request(request, renderer),
@@ -105,8 +105,8 @@ async def request_permission(
         "toolCall": build_tool_call(request, renderer),
         "options": [option for option, _ in offered.values()],
     }
-    chosen = as_object(
-        as_object(await wire.send_request("session/request_permission", params)).get("outcome")
+    chosen = dict_or_empty(
+        dict_or_empty(await wire.send_request("session/request_permission", params)).get("outcome")
     )
     if chosen.get("outcome") == "cancelled":
         return cancel_decision(request)
@@ -128,7 +128,7 @@ async def request_choice(
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.send_request("session/request_permission", params)
-    chosen = str(as_object(as_object(answer).get("outcome")).get("optionId"))
+    chosen = str(dict_or_empty(dict_or_empty(answer).get("outcome")).get("optionId"))
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(labels) else None
 
 
@@ -141,10 +141,10 @@ async def request_form(wire: Wire, session_id: str, request: Pending) -> Decisio
         "message": message,
         "requestedSchema": form_schema(request),
     }
-    fields = as_object(await wire.send_request("elicitation/create", params))
+    fields = dict_or_empty(await wire.send_request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancel_decision(request) if fields.get("action") == "cancel" else None
-    return decide_from_form(request, as_object(fields.get("content")))
+    return decide_from_form(request, dict_or_empty(fields.get("content")))
 
 
 def cancel_decision(request: Pending) -> Decision | None:

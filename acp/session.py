@@ -20,7 +20,7 @@ from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.services.models.names import configured_context_window
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
-from interlock.state.text import as_object
+from interlock.state.text import dict_or_empty
 
 _ALL = 1_000_000
 """Messages of a conversation that are shown again: all of them."""
@@ -43,7 +43,7 @@ class EditorSession:
         self._extensions = ExtensionReader(options, self.conversation.workspace)
         self.conversation.shown_at_most = _ALL
         self.conversation.next_id = name
-        terminals = as_object(client.get("_meta")).get("terminal_output") is True
+        terminals = dict_or_empty(client.get("_meta")).get("terminal_output") is True
         self.renderer = UpdateRenderer(self.conversation.workspace, terminals)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
@@ -313,7 +313,7 @@ class EditorSession:
         if permission_requests.is_answered_with_text(request):
             if words:
                 return permission_requests.decide_with_answers(request, [words])
-            if as_object(self._client.get("elicitation")).get("form") is not None:
+            if dict_or_empty(self._client.get("elicitation")).get("form") is not None:
                 return await permission_requests.request_form(self._wire, self.name, request)
             self.send_update(
                 message_chunk(
@@ -364,11 +364,11 @@ class ClientFiles:
     """The client's `fs/*` methods, as far as it offers them (`Buffers`). Not for use in the wire's own event loop."""
 
     def __init__(self, wire: Wire, session: str, client: Mapping[str, Any]) -> None:
-        self._offers = as_object(client.get("fs"))
+        self._offers = dict_or_empty(client.get("fs"))
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
     def text(self, path: Path) -> str | None:
-        content = as_object(self._call_client("readTextFile", "fs/read_text_file", path)).get("content")
+        content = dict_or_empty(self._call_client("readTextFile", "fs/read_text_file", path)).get("content")
         return content if isinstance(content, str) else None
 
     def write(self, path: Path, text: str) -> None:

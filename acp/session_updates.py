@@ -19,8 +19,8 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.task import parse_steps_of_todos
-from interlock.state.text import find_cut_diff_line, visible
+from interlock.state.task import parse_todo_steps
+from interlock.state.text import find_cut_diff_notice, make_visible
 from interlock.tools.table import TOOLS
 
 Update = dict[str, Any]
@@ -92,7 +92,7 @@ class UpdateRenderer:
             case AgentEnd():
                 yield message_chunk("agent_thought", f"{event.agent}: {agent_end_line(event)}\n")
             case ErrorEvent():
-                yield message_chunk("agent_thought", f"{visible(event.message)}\n")
+                yield message_chunk("agent_thought", f"{make_visible(event.message)}\n")
             case _:
                 if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
@@ -163,7 +163,7 @@ class UpdateRenderer:
         failed = event.status != "success" or event.exit
         args = self._args.get(call_id, {})
         changed = [*diff_contents(event.diff, self.absolute_path(args))] if event.diff else []
-        shown = changed or ([content_block(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
+        shown = changed or ([content_block(make_visible(told[-_SHOWN_OUTPUT:]))] if told else [])
         update = _call_update(call_id, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
             update["locations"] = [{"path": self.absolute_path(args), "line": max(int(line[2]), 1)}]
@@ -193,14 +193,14 @@ def diff_contents(diff: str, path: str) -> Iterator[Update]:
         new = "".join(line[1:] for line in lines if line[:1] in "+ ")
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
-    if cut := find_cut_diff_line(diff):
+    if cut := find_cut_diff_notice(diff):
         yield content_block(cut)
 
 
 def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
     todos: Any = args.get("todos") or []
     steps: list[Mapping[str, Any]] = (
-        [{**s} for s in parse_steps_of_todos(todos)] if isinstance(todos, str) else todos
+        [{**s} for s in parse_todo_steps(todos)] if isinstance(todos, str) else todos
     )
     entries = [
         {
@@ -226,7 +226,7 @@ def _terminal_exit_updates(call_id: str, event: ToolResultEvent, streamed_output
 
 
 def _terminal_output_update(call_id: str, output: str) -> Update:
-    lines = visible(output).replace("\n", "\r\n")
+    lines = make_visible(output).replace("\n", "\r\n")
     return _call_update(call_id, _meta={"terminal_output": {"terminal_id": call_id, "data": lines}})
 
 

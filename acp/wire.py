@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from interlock.state.text import as_object
+from interlock.state.text import dict_or_empty
 
 Frame = dict[str, Any]
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
@@ -132,7 +132,7 @@ class Wire:
         if answer is None or answer.done():  # withdrawn meanwhile, or never asked
             return
         if "error" in frame:
-            fields = as_object(error := frame["error"])
+            fields = dict_or_empty(error := frame["error"])
             code = fields.get("code")
             text = str(fields.get("message") or error)
             answer.set_exception(RpcError(code if isinstance(code, int) else INTERNAL, text))
@@ -158,7 +158,7 @@ class Wire:
 
 
 def _request_id_of_frame(frame: object) -> str | int | None:
-    name = as_object(frame).get("id")
+    name = dict_or_empty(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from interlock.cli.catalog import COMMANDS, execute_command, find_command, root_help
 from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
@@ -88,7 +88,7 @@ def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> i
         text = "".join(traceback.format_exception(error)) + text
     from interlock.cli.render.output import redact_secrets
 
-    print(visible(redact_secrets(text)), file=sys.stderr)
+    print(make_visible(redact_secrets(text)), file=sys.stderr)
     return shown.exit_code
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from interlock.cli.catalog import COMMANDS, build_parser, find_command
 from interlock.cli.parsing import ChoiceParser
-from interlock.cli.render.output import one_line
+from interlock.cli.render.output import to_one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import request_number_or_id
 from interlock.state.entry_points import find_entry_points
@@ -88,7 +88,7 @@ def _filter_completions(words: Sequence[Completion], typed: str) -> Completions:
 
 def _complete_runs(_: Sequence[str]) -> list[Completion]:
     newest = Client.for_this_user().runs(limit=_MOST)
-    runs = [Completion(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
+    runs = [Completion(row.run, to_one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
     return [*runs, Completion("latest", "the newest of this folder")] if runs else []
 
 
@@ -110,7 +110,7 @@ def _complete_requests(words: Sequence[str]) -> list[Completion]:
     rows = [(request_number_or_id(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Completion("all"),
-        *(Completion(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
+        *(Completion(name, to_one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
     ]
 
 

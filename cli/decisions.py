@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.inputs import parse_json_object, read_argument_text
 from interlock.cli.parsing import Parser, add_flag
-from interlock.cli.render.output import Paint, one_line
+from interlock.cli.render.output import Paint, to_one_line
 from interlock.cli.render.pending_requests import ALWAYS, PREVIEW_LINES, hidden_lines_hint, request_lines
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.cli.terminal import discard_typed_input
@@ -35,7 +35,7 @@ from interlock.engine.client.requests import (
     request_number_or_id,
 )
 from interlock.state.errors import UserError
-from interlock.state.text import visible_json
+from interlock.state.text import to_visible_json
 
 if TYPE_CHECKING:
     from interlock.state.calls import Choice
@@ -215,7 +215,7 @@ def decide_with_edited_arguments(request: Request, spec: str | None = None) -> D
         return decide_with_edits(request, parse_json_object(read_argument_text(spec, what), what))
     if plan := plan_under_review(request):
         return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
-    text = visible_json(request["args"], 2) + "\n"
+    text = to_visible_json(request["args"], 2) + "\n"
     return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
 
 
@@ -317,7 +317,7 @@ def _read_line(prompt: str) -> str:
     line = sys.stdin.readline()
     if not line:
         raise EOFError
-    return one_line(line)
+    return to_one_line(line)
 
 
 def _write_lines(*lines: str) -> None:

@@ -16,7 +16,7 @@ from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, P
 from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
 from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
-from interlock.state.text import escape_controls, visible
+from interlock.state.text import escape_controls, make_visible
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -106,7 +106,7 @@ class _TerminalAsker:
         return self._view.ask_for_decisions(outcome, requests)
 
     def refused(self, error: UserError) -> None:
-        sys.stderr.write(f"{visible(str(error))}\n")
+        sys.stderr.write(f"{make_visible(str(error))}\n")
 
 
 def show_failure(view: View, error: InterlockError) -> None:

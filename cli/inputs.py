@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from interlock.cli.render.output import command_input
 from interlock.state.errors import InputError, UserError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 PIPE_LIMIT = 8_000_000
 """Bytes of piped text put before a prompt (gemini-cli: 8 MB)."""
@@ -69,11 +69,11 @@ def strip_typed_prompt(words: str | None) -> str:
 
 
 def _join_prompt(piped: str, prompt: str) -> str:
-    from interlock.state.command import is_command_name, split_prompt
+    from interlock.state.command import is_command_name, split_slash_command
 
     if not piped or not prompt:
         return piped or prompt
-    if is_command_name(split_prompt(prompt)[0]):
+    if is_command_name(split_slash_command(prompt)[0]):
         return f"{prompt}\n\n{piped}"
     apart = "\n" if piped.startswith("/") else ""  # piped text names no command
     return f"{apart}{piped}\n\n{prompt}"
@@ -84,7 +84,7 @@ def ask_to_confirm(question: str, error_if_nobody: str) -> bool:
     typed = command_input()
     if typed is None or not typed.isatty():
         raise UserError(error_if_nobody)
-    sys.stderr.write(f"{visible(question)} [y/N] ")
+    sys.stderr.write(f"{make_visible(question)} [y/N] ")
     sys.stderr.flush()
     return typed.readline().strip().lower() in ("y", "yes")
 

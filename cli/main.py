@@ -38,10 +38,10 @@ def run_command_line(arguments: Sequence[str], own_process: bool) -> int:
     code = with_frame_room(command_line.run_command_line)(list(arguments), own_process)
     if "interlock.engine.client" in sys.modules:
         from interlock.engine.client import flush_telemetry
-        from interlock.state.text import visible
+        from interlock.state.text import make_visible
 
         for line in flush_telemetry():
-            print(f"interlock: {visible(line)}", file=sys.stderr)
+            print(f"interlock: {make_visible(line)}", file=sys.stderr)
     return code
 
 

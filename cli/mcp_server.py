@@ -35,7 +35,7 @@ from interlock.engine.client.requests import (
 )
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
-from interlock.state.text import visible, visible_json
+from interlock.state.text import make_visible, to_visible_json
 
 if TYPE_CHECKING:
     from interlock.graphs.pipeline import Pipeline
@@ -168,7 +168,7 @@ class _Caller:
         """Renderer, called on its own thread."""
         if isinstance(event, ToolStart):
             self._reported += 1
-            report = self._context.session.report_progress(self._reported, None, visible(event.summary))
+            report = self._context.session.report_progress(self._reported, None, make_visible(event.summary))
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
     async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
@@ -223,7 +223,7 @@ def _request_text(request: Request) -> str:
     words = describe_request(request)
     parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
     always = dict.fromkeys(filter(None, (*words.always, words.saved)))
-    return "\n\n".join([*map(visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
+    return "\n\n".join([*map(make_visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
 
 
 async def _run_or_continue_workflow(
@@ -270,14 +270,16 @@ def _outcome_text(outcome: Outcome) -> str:
     if outcome.error:
         return "\n".join([f"{outcome.error['type']}: {outcome.error['message']}", *outcome.warnings])
     answer = outcome.shown.get("response") or outcome.shown.get("text")
-    return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.shown)), ensure_ascii=False)
+    return (
+        str(answer) if answer else json.dumps(json.loads(to_visible_json(outcome.shown)), ensure_ascii=False)
+    )
 
 
 def _parked_run_lines(outcome: Outcome) -> Iterator[str]:
     """What is asked, and the command for each decision, by ids: nobody was shown numbers."""
     yield f"The run is parked: a person must decide. See: interlock approvals {outcome.run}"
     for request in outcome.pending:
-        yield visible(f"- {request['id']}: {request_headline(request)} ({request['reason']})")
+        yield make_visible(f"- {request['id']}: {request_headline(request)} ({request['reason']})")
         yield from (
             f"  {what}: {how}" for what, how in decision_commands(outcome.run, {**request, "number": None})
         )

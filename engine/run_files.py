@@ -42,7 +42,7 @@ from interlock.services.snapshots.snapshots import (
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
-from interlock.state.text import format_count, join_some
+from interlock.state.text import format_count, join_up_to
 from interlock.state.workspace import PathRefused
 
 _NAMED = 5
@@ -316,7 +316,7 @@ def _generated_files_line(generated: set[str]) -> str:
     """A line that no diff has, and that programs which read diffs pass over."""
     if not generated:
         return ""
-    return f"{format_count(len(generated), 'generated file')} not shown: {join_some(sorted(generated), _NAMED)}\n"
+    return f"{format_count(len(generated), 'generated file')} not shown: {join_up_to(sorted(generated), _NAMED)}\n"
 
 
 def unrestorable_line(home: Path, run: RunRow) -> str:
@@ -336,7 +336,7 @@ def _unsaved_line(home: Path, run: str) -> str:
     return (
         f"No snapshots were taken around {format_count(count, 'call')}, "
         f"so what {'it' if count == 1 else 'they'} changed "
-        f"stays: {join_some(named, _NAMED)}. The reason: {found.why}."
+        f"stays: {join_up_to(named, _NAMED)}. The reason: {found.why}."
     )
 
 
@@ -365,7 +365,7 @@ def check_restorable(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> Non
 
 
 def _list_paths(paths: list[str]) -> str:
-    return join_some([*map(repr, paths)], _NAMED)
+    return join_up_to([*map(repr, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):

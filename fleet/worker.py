@@ -24,7 +24,7 @@ from interlock.fleet import drive_process, queue_schema, schedule_process
 from interlock.fleet.postgres import is_schema_newer
 from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
 from interlock.state.errors import BusyError, StoreError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 if TYPE_CHECKING:
     from procrastinate import JobContext
@@ -343,7 +343,7 @@ def _last_printed_line(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - _SAID_BYTES))
     lines = output.read().decode(errors="replace").split("\n")
-    return visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+    return make_visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 
 def _describe_exit(code: int) -> str:

@@ -19,7 +19,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.supersteps import Replayed
 from interlock.graphs.user_nodes import call_node, run_or_replay
 from interlock.state.errors import UserError
-from interlock.state.node import spec_of, with_spec
+from interlock.state.node import attach_spec, spec_of
 from interlock.state.text import did_you_mean
 
 _Declare = Callable[..., None]
@@ -217,4 +217,4 @@ def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable
         writes=(*dict.fromkeys((*was.writes, *now.writes)),),
         nondeterministic=was.nondeterministic,
     )
-    return with_spec(either, both)
+    return attach_spec(either, both)

@@ -6,7 +6,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs.node_contract import channel_types, type_hints
-from interlock.state.chart_channels import ApprovalModeState, without_chart
+from interlock.state.chart_channels import ApprovalModeState, strip_chart_metadata
 from interlock.state.errors import SetupError
 from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels
 
@@ -17,7 +17,7 @@ def check_key_types(what: str, keys: type, state: type) -> None:
     for key, kind in type_hints(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-        if without_chart(known[key]) != without_chart(kind):
+        if strip_chart_metadata(known[key]) != strip_chart_metadata(kind):
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
@@ -52,7 +52,7 @@ def check_shared_keys(what: str, subgraph: type, state: type) -> None:
             f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
         )
     for key in both:
-        if without_chart(mine[key]) != without_chart(theirs[key]):
+        if strip_chart_metadata(mine[key]) != strip_chart_metadata(theirs[key]):
             raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
 
 

@@ -21,7 +21,7 @@ from interlock.state.chart_channels import channels_with_charts, check_moves
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
-from interlock.state.node import NodeSpec, spec_of, with_spec
+from interlock.state.node import NodeSpec, attach_spec, spec_of
 from interlock.state.run import RunChannels, keep_newest
 
 
@@ -160,7 +160,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
         )
         return update
 
-    return with_spec(node, spec)
+    return attach_spec(node, spec)
 
 
 def _with_retries(

@@ -18,8 +18,8 @@ from interlock.state.conversation import refusal_warnings, refusals_of_state
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError, UserError
 from interlock.state.messages import Message
-from interlock.state.run import BY_PROCESS, WorkflowInput, WorkflowOutput, input_error
-from interlock.state.text import first_validation_error, json_text, replace_surrogates
+from interlock.state.run import BY_PROCESS, WorkflowInput, WorkflowOutput, to_input_error
+from interlock.state.text import first_validation_error, replace_surrogates, to_json_text
 from interlock.state.workflow import WorkflowContext
 
 
@@ -121,7 +121,7 @@ class Pipeline:
         try:
             return self.input.model_validate(given)
         except ValidationError as error:
-            raise input_error(self.name, self.input, error) from error
+            raise to_input_error(self.name, self.input, error) from error
 
     def input_from_program(self, given: Any) -> WorkflowInput:
         """Return the input that a program means by a value. Raise `InputError` if it doesn't fit."""
@@ -286,4 +286,4 @@ def _title_part(value: Any) -> str:
         case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
             return text
         case _:
-            return json_text(value)
+            return to_json_text(value)

@@ -13,7 +13,7 @@ from interlock.state.deps import Deps
 from interlock.state.events import AgentBlocked
 from interlock.state.main import MainState
 from interlock.state.messages import Growing, Message, TextPart
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 
 _HOW: Mapping[str, str] = {
     "failed": "failed",
@@ -87,7 +87,7 @@ def context_sections(head: str, deps: Deps) -> set[str]:
 async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command. The model gets what a failing one printed."""
     checks = runtime.context.checks
-    end = await checks.run(f"check:{requesting_task(runtime, 'run_check')}")
+    end = await checks.run(f"check:{requesting_task_id(runtime, 'run_check')}")
     match end.how:
         case "passed":
             return {"label": "tests matter" if checks.holds_tests else "passed"}
@@ -144,7 +144,7 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
     deps, changes = runtime.context, _load_changes(runtime.context, state)
-    end = await deps.checks.run_in_view(f"before:{requesting_task(runtime, 'run_old_tests')}", changes)
+    end = await deps.checks.run_in_view(f"before:{requesting_task_id(runtime, 'run_old_tests')}", changes)
     if end.how != "passed":
         return {"label": "failed", "check_output": _store_record(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
@@ -155,7 +155,7 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
 async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
     end = await runtime.context.checks.run_in_view(
-        f"view:{requesting_task(runtime, 'try_view')}", TestChanges()
+        f"view:{requesting_task_id(runtime, 'try_view')}", TestChanges()
     )
     return {"check_view": end.how}
 

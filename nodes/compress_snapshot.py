@@ -13,7 +13,7 @@ from interlock.state.compress import GROWTH, CompressState
 from interlock.state.context import MEMORY
 from interlock.state.conversation import Sized
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, TextPart, estimate_message
+from interlock.state.messages import Message, TextPart, estimate_message_tokens
 from interlock.state.text import estimate_tokens
 
 
@@ -139,7 +139,7 @@ def _index_after_snapshot(messages: Sequence[Message], first: int) -> int:
 
 
 def count_tokens(messages: Iterable[Message]) -> int:
-    return sum(map(estimate_message, messages))
+    return sum(map(estimate_message_tokens, messages))
 
 
 def conversation_size(deps: Deps, state: Sized) -> ConversationSize:

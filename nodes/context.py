@@ -13,7 +13,7 @@ from interlock.state.context import AGENT_FILES, UNDONE, ContextState, IdeState,
 from interlock.state.deps import Deps, Transcript, await_with_notices
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, Progress, SystemPromptChanged
-from interlock.state.messages import Message, TextPart, estimate_message
+from interlock.state.messages import Message, TextPart, estimate_message_tokens
 from interlock.state.node import node
 from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.turn import TurnState
@@ -154,7 +154,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     tokens = {
         **state["tokens"],
         "prompt": sum(estimate_tokens(m.text) for m in prompt),
-        "at_files": sum(map(estimate_message, shown := [*attached, *_file_messages(named)])),
+        "at_files": sum(map(estimate_message_tokens, shown := [*attached, *_file_messages(named)])),
     }
     prompt += shown
     if state.get("system"):

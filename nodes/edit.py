@@ -33,7 +33,7 @@ from interlock.state.deps import Deps, await_despite_cancel, run_in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.node import Part, node, requesting_task
+from interlock.state.node import Part, node, requesting_task_id
 from interlock.state.tooling import ToolRun
 from interlock.tools.file_content import TextFile, decode_text_file, line_number_at
 from interlock.tools.matcher.edit import (
@@ -50,7 +50,7 @@ from interlock.tools.matcher.edit import (
 )
 from interlock.tools.matcher.find import STRATEGIES
 from interlock.tools.matcher.merge import first_indent, reindent_to_place
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.text_diff import unified_diff
 
 _ERROR_CHARS = 2_000
@@ -91,12 +91,14 @@ class Edit:
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown_path, self.text, self.strings.old, self.strings.new, self.strings.expected_count)
-        return await run_in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
+        return await run_in_thread(lambda stop: find(*texts, work=WorkBudget(check=stop.check)))
 
     async def place_corrected(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected_count)
-        return await run_in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
+        return await run_in_thread(
+            lambda stop: place_corrected_edit(*texts, work=WorkBudget(check=stop.check))
+        )
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")
@@ -122,7 +124,7 @@ def external_change_evidence(edit: Edit | ToolResult, state: EditState) -> str:
 
 def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step what matched, or what differs."""
-    runtime.context.steps.reasoned(requesting_task(runtime, "An edit"), reason)
+    runtime.context.steps.reasoned(requesting_task_id(runtime, "An edit"), reason)
 
 
 async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
@@ -305,7 +307,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         snippet,
         tried.new,
         tried.expected_count,
-        work=Work(),
+        work=WorkBudget(),
         only_exact=True,
     )
     if isinstance(at, EditProblem) or snippet == tried.new:

@@ -15,7 +15,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
 from interlock.state.messages import Message, ModelCall, Reply
-from interlock.state.node import requesting_task
+from interlock.state.node import requesting_task_id
 
 
 def question_messages(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
@@ -57,7 +57,7 @@ async def ask_text(
     runtime: Runtime[Deps], role: str, messages: Sequence[Message], head: str, timeout_s: float, attempts: int
 ) -> str:
     """As `ask_json`, for a complete, non-blank answer of any form: its chain record; empty: none."""
-    call = ModelCall(requesting_task(runtime, role), role, head, messages, attempts=attempts)
+    call = ModelCall(requesting_task_id(runtime, role), role, head, messages, attempts=attempts)
     return await _first_usable_reply(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
 
 
@@ -75,7 +75,7 @@ async def ask_json(
     `messages`: the system message first; the last one asks. The reply is recorded after `head`. `timeout_s`: for all
     attempts and the waits between them. `attempts`: to connect, per request, and requests until the shape is right.
     """
-    task, schema = requesting_task(runtime, role), answer_type.model_json_schema()
+    task, schema = requesting_task_id(runtime, role), answer_type.model_json_schema()
     # Replies are recorded by task, so each request of this node needs its own name.
     names = [f"{task}#{attempt}" if attempt else task for attempt in range(attempts)]
     calls = [ModelCall(name, role, head, messages, schema=schema, attempts=attempts) for name in names]

@@ -17,7 +17,7 @@ from interlock.state.errors import HookError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 from interlock.state.run import HookEvent, RunChannels, is_hooked
 
 FIRING = ("hook_event", "hook_key", "approval")
@@ -163,7 +163,7 @@ async def fire_hooks(
 
     Raises `HooksUnansweredError`, which `hook_node` turns into the node's update.
     """
-    key = state.get("hook_key") or f"{event}:{requesting_task(runtime, event)}"
+    key = state.get("hook_key") or f"{event}:{requesting_task_id(runtime, event)}"
     emit = runtime.stream_writer
     outcome = await runtime.context.hooks.fire(event, key, payload, subject=subject, emit=emit)
     if outcome.unknown:

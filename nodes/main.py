@@ -16,17 +16,17 @@ from interlock.state.command import (
     CommandOut,
     CommandState,
     is_command_name,
-    shell_lines,
-    split_prompt,
+    shell_lines_of_template,
+    split_slash_command,
     split_template,
 )
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.conversation import (
     BatchEnd,
     Refused,
+    format_refusal,
     initial_prompt_state,
     open_refusal,
-    refusal_line,
     refusals_of_state,
 )
 from interlock.state.deps import Deps, RunInfo, Transcript
@@ -36,7 +36,7 @@ from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin, TextPart, ToolCall
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
 from interlock.state.text import did_you_mean, is_visible, replace_surrogates
@@ -120,7 +120,7 @@ async def _prompt_kind_and_record(
     """
     deps = runtime.context
     typed = deps.transcript.message(prompt).content
-    name, args = split_prompt(typed if isinstance(typed, str) else "")
+    name, args = split_slash_command(typed if isinstance(typed, str) else "")
     if not name:
         return "prompt", prompt
     commands = deps.context.load_commands()
@@ -288,7 +288,7 @@ def restore_mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainSta
         return {}
     if state["approval_mode"] != "auto_edit":
         return {"plan_verdict": ""}
-    runtime.context.steps.reasoned(requesting_task(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
+    runtime.context.steps.reasoned(requesting_task_id(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
     return {"approval_mode": next_state(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
@@ -333,7 +333,7 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
 def refusal_error(refused: Refused, info: RunInfo) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
-        f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
+        f"{format_refusal(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
         f"instead: {info.prompt_command()}"
     )
     return {"type": "refused", "message": message}
@@ -353,7 +353,7 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines become calls like a model's, decided by rules, hooks and people."""
     deps = runtime.context
     command, args = _load_command_and_args(state["prompt"], deps)
-    lines = shell_lines(command.prompt, args)
+    lines = shell_lines_of_template(command.prompt, args)
     fresh: CommandState = {"stop": "", "stopped_by": ""}
     if not lines:
         return {
@@ -384,7 +384,7 @@ def after_command(state: CommandOut) -> Literal["filled", "stop"]:
 
 
 def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
-    name, args = split_prompt(deps.transcript.message(prompt).text)
+    name, args = split_slash_command(deps.transcript.message(prompt).text)
     command = deps.context.load_commands().usable.get(name)
     if command is None:
         raise RunError(

@@ -7,14 +7,14 @@ from langgraph.runtime import Runtime
 from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, curate_history, open_calls
+from interlock.state.messages import Message, curate_history, unanswered_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.node import Part, node, requesting_task
+from interlock.state.node import Part, node, requesting_task_id
 
 _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
     "the conversation is empty": ("", lambda history: not curate_history(history)),
     "a tool has answered": ("model", lambda h: h[-1].role == "tool"),
-    "calls are still open": ("model", lambda history: bool(open_calls(history))),
+    "calls are still open": ("model", lambda history: bool(unanswered_calls(history))),
     "the last answer is empty": ("model", lambda h: h[-1].role == "assistant" and not h[-1].text.strip()),
     "the last message isn't the model's": ("", lambda history: history[-1].role != "assistant"),
 }
@@ -61,7 +61,7 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
 
 def _record_rule(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step which rule decided."""
-    runtime.context.steps.reasoned(requesting_task(runtime, "A rule"), reason)
+    runtime.context.steps.reasoned(requesting_task_id(runtime, "A rule"), reason)
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))

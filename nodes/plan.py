@@ -17,7 +17,7 @@ from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.events import HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 from interlock.state.run import is_hooked
 
@@ -174,7 +174,7 @@ def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
     """Record the chart's events with the step, so that a diagram can draw the way."""
     if events:
         runtime.context.steps.reasoned(
-            requesting_task(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
+            requesting_task_id(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
         )
 
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from interlock.nodes.helper_model import ask_json, question_messages
 from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, curate_history, open_calls
-from interlock.state.node import node, requesting_task
+from interlock.state.messages import Message, curate_history, unanswered_calls
+from interlock.state.node import node, requesting_task_id
 from interlock.state.route import AUTO, EXCLUDED, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
 
 _LOOKED_AT, _SHOWN = 20, 4
@@ -131,7 +131,7 @@ def _history_for_scoring(history: list[Message]) -> list[Message]:
     last = curate_history(history)[-_LOOKED_AT_FOR_SCORE:]
     while last and (last[0].role == "tool" or last[0].tool_calls):
         last.pop(0)
-    while open_calls(last):
+    while unanswered_calls(last):
         last.pop()
     return last
 
@@ -152,7 +152,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def record_model_choice(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
-    runtime.context.steps.reasoned(requesting_task(runtime, strategy), f"{model}: {reason}")
+    runtime.context.steps.reasoned(requesting_task_id(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 

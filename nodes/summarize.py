@@ -16,7 +16,7 @@ from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.settings import OutputRule, Settings
-from interlock.state.summarize import HEAD_SHARE, PAGED, SummarizeState, exceeds_output_rule, output_rule
+from interlock.state.summarize import HEAD_SHARE, PAGED, SummarizeState, output_rule, should_shorten_output
 from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.tooling import SHELL
 
@@ -68,7 +68,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 )
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = load_long_output(state, runtime.context)
-    long = exceeds_output_rule(runtime.context.settings, source.rule, source.text)
+    long = should_shorten_output(runtime.context.settings, source.rule, source.text)
     return {
         "label": "long" if long else "short",
         "saved_to": "",

@@ -23,7 +23,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.node import Part, node, requesting_task
+from interlock.state.node import Part, node, requesting_task_id
 from interlock.state.system_prompt import SystemPromptState, changed_sections, message_sections
 from interlock.state.text import replace_surrogates
 from interlock.tools.table import TASK_LOOP
@@ -303,7 +303,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
     deps.steps.reasoned(
-        requesting_task(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
+        requesting_task_id(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
     )
     return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 

@@ -14,16 +14,16 @@ from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import load_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
-from interlock.state.conversation import initial_prompt_state, refusal_line, refusals_of_state
+from interlock.state.conversation import format_refusal, initial_prompt_state, refusals_of_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent, HandOver
 from interlock.state.main import MainState
-from interlock.state.messages import Message, ToolCall, open_calls
+from interlock.state.messages import Message, ToolCall, unanswered_calls
 from interlock.state.mode import DEFAULT
 from interlock.state.node import node
 from interlock.state.run import is_hooked
-from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, parse_steps_of_todos
+from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, parse_todo_steps
 
 _FRESH: TaskState = {
     "flavour": "task",
@@ -70,7 +70,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     }
     if state["prompt"]:
         opened["asked"] = state["prompt"]
-    if steps := parse_steps_of_todos(state.get("first_todos", "")):
+    if steps := parse_todo_steps(state.get("first_todos", "")):
         text = json.dumps(steps, ensure_ascii=False)
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
@@ -320,7 +320,7 @@ async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     mode = repr(json.loads(deps.transcript.message(state["subtask"]).text)["mode"])
     if end.how == "done":
         text = render_prompt("task_loop/subtask_done", mode=mode, result=end.result)
-        if calls := "; ".join(refusal_line(refused) for refused in end.refused.values() if refused["open"]):
+        if calls := "; ".join(format_refusal(refused) for refused in end.refused.values() if refused["open"]):
             text += "\n" + render_prompt("task_loop/subtask_refused", calls=calls)
     else:
         text = render_prompt("task_loop/subtask_ended", mode=mode, how=end.how)
@@ -359,7 +359,7 @@ def append_resume_note(head: str, transcript: Transcript) -> str:
     text = render_prompt("task_loop/interrupted")
     answers = [
         Message(role="tool", tool_call_id=call.id, name=call.name, content=text, status="cancelled")
-        for call in open_calls(transcript.read(head))
+        for call in unanswered_calls(transcript.read(head))
     ]
     note = Message(role="user", origin="context", content=render_prompt("task_loop/resumed"))
     return transcript.append(head, [*answers, note])

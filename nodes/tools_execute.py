@@ -36,8 +36,8 @@ from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task
-from interlock.state.summarize import exceeds_output_rule, output_rule
+from interlock.state.node import node, requesting_task_id
+from interlock.state.summarize import output_rule, should_shorten_output
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
 
@@ -129,7 +129,7 @@ async def _run_journaled(
                 return computed
             planned = computed
             if planned.how:
-                deps.steps.reasoned(requesting_task(runtime, "A match"), f"{run.call.name}: {planned.how}")
+                deps.steps.reasoned(requesting_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}")
         changes = asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
@@ -263,7 +263,7 @@ def by_kind(state: ExecuteState) -> CallKind:
 def is_output_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
     """A cancelled call's output is left as it is: no model is asked while the run is stopping."""
     rule = output_rule(deps.settings, call.name)
-    return result.status != "cancelled" and exceeds_output_rule(deps.settings, rule, result.content)
+    return result.status != "cancelled" and should_shorten_output(deps.settings, rule, result.content)
 
 
 def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:

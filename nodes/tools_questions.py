@@ -44,7 +44,7 @@ from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 from interlock.state.tools import ExecuteState
 
 INPUT_WANTED = "input_wanted"
@@ -360,13 +360,15 @@ _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False
 
 def form_questions(form: Form) -> tuple[dict[str, JsonValue], ...]:
     """The form as `ask_user` questions; the first includes the form's message."""
-    about = visible(form.message) + (f"\n{visible(form.url)}" if form.url else "")
+    about = make_visible(form.message) + (f"\n{make_visible(form.url)}" if form.url else "")
     if not form.fields:
         return ({"question": about, "options": ["yes"]},)
     found: list[dict[str, JsonValue]] = []
     for name, field in form.fields.items():
         text = "\n".join([*([] if found else [about]), _field_question(name, field, name in form.needed)])
-        options = [{"label": visible(str(v)), "description": visible(t)} for v, t in _field_options(field)]
+        options = [
+            {"label": make_visible(str(v)), "description": make_visible(t)} for v, t in _field_options(field)
+        ]
         found.append({"question": text, **({"options": cast(JsonValue, options)} if options else {})})
     return tuple(found)
 
@@ -391,7 +393,8 @@ def parse_form_answer(
         made = _convert_field_value(field, value)
         if made is None:
             wanted = ", ".join(str(v) for v, _ in _field_options(field)) or field.get("type")
-            return f"{name!r} is {value!r}, expected {'one of ' if _field_options(field) else ''}{visible(str(wanted))}"
+            one_of = "one of " if _field_options(field) else ""
+            return f"{name!r} is {value!r}, expected {one_of}{make_visible(str(wanted))}"
         values[name] = made
     return values
 
@@ -401,7 +404,7 @@ def _field_question(name: str, field: Mapping[str, JsonValue], needed: bool) -> 
     kind = "" if _field_options(field) else f"{field.get('type', 'string')}, "
     default = f", default {field['default']}" if "default" in field else ""
     more = f"{kind}{'needed' if needed else f'{_LEFT_OUT} leaves it out'}{default}"
-    return visible(f"{label}" + (f": {about}" if about else "") + f" ({more})")
+    return make_visible(f"{label}" + (f": {about}" if about else "") + f" ({more})")
 
 
 def _field_options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:

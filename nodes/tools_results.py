@@ -22,7 +22,7 @@ from interlock.state.events import ToolResultEvent
 from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
-from interlock.state.node import requesting_task
+from interlock.state.node import requesting_task_id
 from interlock.state.run import is_hooked
 from interlock.state.tools import DecideState, ExecuteState
 
@@ -140,7 +140,7 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
 
 def record_call_decision(runtime: Runtime[Deps], key: CallKey, decision: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
-    runtime.context.steps.decided(requesting_task(runtime, "A decision on a call"), key, decision)
+    runtime.context.steps.decided(requesting_task_id(runtime, "A decision on a call"), key, decision)
 
 
 def policy_decision_record(verdict: Verdict, mode: str) -> DecisionRecord:

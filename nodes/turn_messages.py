@@ -23,7 +23,7 @@ from interlock.state.messages import (
     ToolCall,
     ToolDeclaration,
     curate_history,
-    open_calls,
+    unanswered_calls,
 )
 from interlock.state.node import node
 from interlock.state.run import HookEvent
@@ -227,7 +227,7 @@ def _keep_both_ends(text: str, each: int) -> str:
 async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     """The request from the state. Raises `RunError` if a call is unanswered: no model accepts that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
-    if unanswered := open_calls(history, deps.transcript):
+    if unanswered := unanswered_calls(history, deps.transcript):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
     await deps.mcp.wait_until_ready()
     named = state.get("request_tools")

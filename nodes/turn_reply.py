@@ -38,7 +38,7 @@ from interlock.state.events import (
 )
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import BLOCKED, Message, ModelCall, Reply, TextDelta, ThoughtDelta
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 from interlock.state.run import is_hooked
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
@@ -167,7 +167,7 @@ async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply
     loops = not model.disable_loop_detection
     watch = StreamWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(
-        task=requesting_task(runtime, "call_model"),
+        task=requesting_task_id(runtime, "call_model"),
         role="main",
         head=state["head"],
         messages=request.messages,
@@ -295,7 +295,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     If another try is pointless, another model is asked, once in a turn; else the error ends the turn.
     """
     deps, retry, steps = runtime.context, state["retry"], runtime.context.steps
-    task = requesting_task(runtime, "wait_retry")
+    task = requesting_task_id(runtime, "wait_retry")
     if not retry or not retry["at"]:
         if retry:
             steps.reasoned(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
@@ -380,7 +380,9 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
-    runtime.context.steps.reasoned(requesting_task(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
+    runtime.context.steps.reasoned(
+        requesting_task_id(runtime, "note_loop"), f"loop {count} ({kind}): {detail}"
+    )
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"label": "first loop", "loop_count": count, "turn_status": "loop_nudge"}

@@ -29,10 +29,10 @@ from interlock.state.errors import UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
 from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
-from interlock.state.messages import Message, ToolDeclaration, estimate_message
-from interlock.state.node import node, requesting_task
+from interlock.state.messages import Message, ToolDeclaration, estimate_message_tokens
+from interlock.state.node import node, requesting_task_id
 from interlock.state.run import is_hooked
-from interlock.state.text import estimate_tokens, format_count, join_some
+from interlock.state.text import estimate_tokens, format_count, join_up_to
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {
@@ -106,7 +106,7 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    plain = sum(map(estimate_message, messages_after_last_answer(history) if known else history))
+    plain = sum(map(estimate_message_tokens, messages_after_last_answer(history) if known else history))
     estimated = deps.models.scale_estimate(model, plain)
     remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:
@@ -127,7 +127,9 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state["failed_model"] and model in state["unavailable"]:
         return {"label": "none left", "turn_status": "error"}
     strategy, reason = state["strategy"], state["route_reason"]
-    runtime.context.steps.reasoned(requesting_task(runtime, "use_model"), f"{model}, by {strategy}: {reason}")
+    runtime.context.steps.reasoned(
+        requesting_task_id(runtime, "use_model"), f"{model}, by {strategy}: {reason}"
+    )
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
     label = "hooked" if _has_request_hooks(state) else "usable"
@@ -316,7 +318,7 @@ def _explain_overflow(
     for name, tokens in [*_token_shares(messages), ("the declarations of tools", _count_tool_tokens(tools))]:
         shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
     largest = sorted(shares, key=lambda name: -shares[name])
-    filling = join_some([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
+    filling = join_up_to([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
     return (
         f"The request has about {sum(shares.values()):,} tokens, {model!r} takes {limit:,}. "
         f"It is filled by {filling}. Shorten {largest[0]}, or choose a model with a larger window (-m)."

@@ -17,7 +17,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, ModelCall, ToolCall
-from interlock.state.node import node, requesting_task
+from interlock.state.node import node, requesting_task_id
 from interlock.state.text import clean_json, replace_surrogates
 
 T = TypeVar("T", bound=BaseModel)
@@ -61,7 +61,7 @@ async def ask_model(
     digest = _digest_values([role, system, prompt, shape])
     problem, fresh, number = "", 0, 0
     while fresh < max(1, attempts):  # answers of an earlier drive don't count: the run would fail for ever
-        task = f"{requesting_task(runtime, 'A model')}#{digest}.{number}"
+        task = f"{requesting_task_id(runtime, 'A model')}#{digest}.{number}"
         call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
         reply = await request_reply(call, runtime)
         fresh, number = fresh + (not reply.replayed), number + 1
@@ -173,7 +173,7 @@ def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence
     @node(reads=("hooked", *filter(None, [show])), writes=("approval",), labels=("asked", "notify"))
     async def ask(state: Any, runtime: Runtime[Deps]) -> Any:
         # A new key each time the graph gets here; the same after a kill.
-        key = CallKey(message=requesting_task(runtime, "A person"), index=0)
+        key = CallKey(message=requesting_task_id(runtime, "A person"), index=0)
         text = str(state.get(show, "")) if show else ""
         args: dict[str, JsonValue] = {show: text} if show else {}
         asks = kind == "question"

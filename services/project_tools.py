@@ -12,8 +12,8 @@ from pydantic import BaseModel, model_validator
 from interlock.services.tool_schemas import reduce_schema
 from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.settings import Settings
-from interlock.state.text import replace_surrogates, schema_violation, visible, visible_json
-from interlock.state.tooling import Ended, Processes, Tool, ToolContext
+from interlock.state.text import make_visible, replace_surrogates, schema_violation, to_visible_json
+from interlock.state.tooling import ProcessEnd, Processes, Tool, ToolContext
 from interlock.tools.table import ALIASES, TOOLS
 
 _DISCOVERY_S = 30
@@ -42,7 +42,7 @@ async def discover_tools(
         try:
             tools[name] = _build_tool(one, name, tools)
         except ValueError as error:
-            problems.append(f"Tool {visible(name)!r} of tools.discoveryCommand can't be used: {error}.")
+            problems.append(f"Tool {make_visible(name)!r} of tools.discoveryCommand can't be used: {error}.")
     return tools, problems
 
 
@@ -56,7 +56,7 @@ async def _run_discovery(command: str, root: Path, processes: Processes) -> str:
     return ended.output
 
 
-def _describe_end(ended: Ended) -> str:
+def _describe_end(ended: ProcessEnd) -> str:
     if ended.omitted:
         return f"it wrote more than {_DECLARED_CHARS} characters"
     return (
@@ -96,13 +96,13 @@ def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Too
     if name in others:
         raise ValueError("it is declared twice")
     schemas = [cast(dict[str, Any], declared[key]) for key in _KEYS if isinstance(declared.get(key), dict)]
-    description = visible(str(declared.get("description") or "").strip())[:_DESCRIPTION]
+    description = make_visible(str(declared.get("description") or "").strip())[:_DESCRIPTION]
     return Tool(
         name=name,
         description=description or f"The project's own tool {name}.",
         args=_build_args(reduce_schema(schemas[0] if schemas else {})),
         risk="execute",
-        summary=lambda args: f"{name} {visible_json(args.model_dump())}",
+        summary=lambda args: f"{name} {to_visible_json(args.model_dump())}",
         run=lambda args, context: _run_tool(name, args, context),
         preview=lambda args, context: _preview_tool(name, args, context),
     )
@@ -161,4 +161,4 @@ async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolRes
 
 async def _preview_tool(name: str, args: BaseModel, context: ToolContext) -> Preview:
     command = shlex.join(_call_argv(name, context))
-    return Preview(text=f"{visible(command)}\nwith {visible_json(args.model_dump(), indent=2)}")
+    return Preview(text=f"{make_visible(command)}\nwith {to_visible_json(args.model_dump(), indent=2)}")

@@ -6,7 +6,7 @@ There are no regular expressions to run and no references to fetch.
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 _DEEP = 12
 """Maximum depth of a schema; anything is accepted below."""
@@ -28,7 +28,7 @@ def _reduce_part(schema: object, root: Mapping[str, Any], left: int) -> dict[str
     found = _resolve_references(cast(Mapping[str, Any], schema), root, left)
     made: dict[str, Any] = {k: found[k] for k in _PLAIN if isinstance(found.get(k), int | float)}
     if isinstance(description := found.get("description") or found.get("title"), str):
-        made["description"] = visible(description)[:DESCRIPTION_CHARS]
+        made["description"] = make_visible(description)[:DESCRIPTION_CHARS]
     if isinstance(values := found.get("enum", [found["const"]] if "const" in found else None), list):
         made["enum"] = values
     kinds = _schema_types(found)
@@ -64,8 +64,8 @@ def _reduce_object(found: Mapping[str, Any], root: Mapping[str, Any], left: int)
         return {}
     made: dict[str, Any] = {}
     for name, part in cast(Mapping[str, object], properties).items():
-        if visible(name) != name:
-            raise ValueError(f"the name of its parameter {visible(name)!r} isn't what it looks like")
+        if make_visible(name) != name:
+            raise ValueError(f"the name of its parameter {make_visible(name)!r} isn't what it looks like")
         made[name] = _reduce_part(part, root, left - 1)
     needed = found.get("required")
     names = [n for n in cast(Sequence[object], needed) if n in made] if isinstance(needed, list) else []
@@ -100,7 +100,7 @@ def _follow_reference(root: Mapping[str, Any], reference: str) -> Mapping[str, A
     """Raises `ValueError` for a reference out of the schema; one that leads nowhere yields an empty schema."""
     place: Any = root
     if not reference.startswith("#"):
-        raise ValueError(f"its schema refers to {visible(reference)!r}, which lies outside of it")
+        raise ValueError(f"its schema refers to {make_visible(reference)!r}, which lies outside of it")
     for key in reference.lstrip("#").strip("/").split("/"):
         name = key.replace("~1", "/").replace("~0", "~")
         place = cast(Mapping[str, Any], place).get(name) if name and isinstance(place, Mapping) else place

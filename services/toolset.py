@@ -21,7 +21,7 @@ from interlock.state.calls import (
     ToolError,
     ToolResult,
     error_result,
-    error_result_of,
+    result_of_tool_error,
 )
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
@@ -30,7 +30,7 @@ from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
-from interlock.state.tooling import FileNow, Outputs, Processes, Tool, ToolContext, ToolInfo, ToolRun
+from interlock.state.tooling import Outputs, Processes, TargetFile, Tool, ToolContext, ToolInfo, ToolRun
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.table import TOOLS
 
@@ -235,7 +235,7 @@ class BuiltinToolset:
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 
-    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         try:
             path = str(call.args["file_path"])
             return await self._files.file(path, self._parse_earlier_calls(earlier), self._build_context(call))
@@ -354,7 +354,7 @@ def to_failed_result(tool: str, error: Exception) -> ToolResult:
     if isinstance(error, GraphBubbleUp):
         raise error
     if isinstance(error, ToolError):
-        return error_result_of(error)
+        return result_of_tool_error(error)
     if isinstance(error, ValidationError):
         return error_result("invalid_tool_params", " ".join(replace_surrogates(str(error)).split()))
     text = replace_surrogates(f"{type(error).__name__}: {error}")

@@ -27,7 +27,7 @@ from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import as_object, join_some
+from interlock.state.text import dict_or_empty, join_up_to
 
 _TELLING = re.compile(
     r"command|script|hook|url|uri|endpoint|address|host|proxy|webhook|telemetry|header|env|allow|trust|path|director|sandbox",
@@ -52,24 +52,24 @@ def _describe_contents(file: Path) -> Iterable[str]:
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
-        return _describe_toml(as_object(tomllib.loads(text)))
+        return _describe_toml(dict_or_empty(tomllib.loads(text)))
     if file.suffix == ".md":
         front = split_front_matter(text)[0]
         return _setting_lines({key: value for key, value in front.items() if key != "description"})
     if file.name == ".roomodes":
-        return _setting_lines(as_object(parse_yaml(text)))
+        return _setting_lines(dict_or_empty(parse_yaml(text)))
     return _describe_variables(text) if file.name == ".env" else []
 
 
 def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[str]:
-    for event, groups in as_object(data.get("hooks")).items():
+    for event, groups in dict_or_empty(data.get("hooks")).items():
         for group in _to_list(groups):
-            for hook in map(as_object, _to_list(as_object(group).get("hooks"))):
+            for hook in map(dict_or_empty, _to_list(dict_or_empty(group).get("hooks"))):
                 yield f"hook {event}: {hook.get('command', hook)}{_describe_other_keys(hook, _FIRST)}"
-    for name, server in as_object(data.get("mcpServers")).items():
-        yield f"MCP server {name}: {_describe_server(as_object(server))}"
-    for name, place in as_object(data.get("graphs")).items() if listing else ():
-        yield f"graph {name}: {as_object(place).get('path', place)}"
+    for name, server in dict_or_empty(data.get("mcpServers")).items():
+        yield f"MCP server {name}: {_describe_server(dict_or_empty(server))}"
+    for name, place in dict_or_empty(data.get("graphs")).items() if listing else ():
+        yield f"graph {name}: {dict_or_empty(place).get('path', place)}"
     shown = {"hooks", "mcpServers", *(["graphs"] if listing else [])}
     shown -= {name for name in shown if not isinstance(data.get(name), dict)}
     yield from _setting_lines({key: value for key, value in data.items() if key not in shown})
@@ -96,7 +96,7 @@ def _describe_other_keys(given: Mapping[str, Any], shown: Iterable[str]) -> str:
 
 def _describe_toml(data: Mapping[str, Any]) -> Iterator[str]:
     """Of a file of rules, or of a command."""
-    for rule in map(as_object, _to_list(data.get("rule"))):
+    for rule in map(dict_or_empty, _to_list(data.get("rule"))):
         about = [
             f"{name}={_format_value(value)}" for name, value in _iterate_leaves(rule) if name != "decision"
         ]
@@ -326,7 +326,7 @@ def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]
     if not names:
         return []
     return [
-        f"This folder isn't trusted, so these were ignored: {join_some(names, _MOST)}. "
+        f"This folder isn't trusted, so these were ignored: {join_up_to(names, _MOST)}. "
         "To let them count: interlock trust (once: --skip-trust)."
     ]
 

@@ -277,7 +277,7 @@ def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
 
 
-def error_result_of(error: ToolError) -> ToolResult:
+def result_of_tool_error(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
     return error_result(error.kind, str(error))
 

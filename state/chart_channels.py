@@ -43,7 +43,7 @@ def channels_with_charts(
     return [(key, obeys) for key, obeys in found if {key, obeys.within} & {*writes}]
 
 
-def without_chart(kind: Any) -> Any:
+def strip_chart_metadata(kind: Any) -> Any:
     """The type without its chart: who shares a channel need not repeat it."""
     return (
         kind.__origin__ if any(isinstance(m, ObeysChart) for m in getattr(kind, "__metadata__", ())) else kind

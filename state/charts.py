@@ -101,10 +101,10 @@ def state_name(state: State) -> str:
     return f"{state_name(state.parent)}.{state.id}" if state.parent is not None else state.id
 
 
-def entered_leaf(state: State) -> State:
+def initial_leaf(state: State) -> State:
     """The state a run is in after entering `state`: a compound state starts at its initial state."""
     inner = next((s for s in state.states if s.initial), None)
-    return entered_leaf(inner) if inner is not None else state
+    return initial_leaf(inner) if inner is not None else state
 
 
 def _leaf_states(states: Iterable[State]) -> Iterator[State]:
@@ -129,7 +129,7 @@ def _transition_table(chart: type[Chart]) -> dict[tuple[str, str], str]:
                 if transition.target is not None:
                     for event in transition.events:
                         found.setdefault(
-                            (state_name(leaf), event.id), state_name(entered_leaf(transition.target))
+                            (state_name(leaf), event.id), state_name(initial_leaf(transition.target))
                         )
             at = at.parent
     return found
@@ -140,13 +140,13 @@ def next_state(chart: type[Chart], state: str, event: str) -> str:
     try:
         return _transition_table(chart)[state, event]
     except KeyError:
-        legal = sorted(moves_in(chart, state))
+        legal = sorted(legal_moves(chart, state))
         raise RunError(
             f"{chart.__name__}: event {event!r} is illegal in {state!r}; legal: {legal}."
         ) from None
 
 
-def moves_in(chart: type[Chart], state: str) -> dict[str, str]:
+def legal_moves(chart: type[Chart], state: str) -> dict[str, str]:
     """Event → state, for every event that is legal in this state."""
     return {event: target for (source, event), target in _transition_table(chart).items() if source == state}
 
@@ -182,7 +182,7 @@ def reachable_states(
 
 
 def initial_state(chart: type[Chart]) -> str:
-    return state_name(entered_leaf(next(s for s in chart.states if s.initial)))
+    return state_name(initial_leaf(next(s for s in chart.states if s.initial)))
 
 
 def _states_after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:

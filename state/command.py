@@ -82,7 +82,7 @@ def _closing_braces(text: str) -> dict[int, int]:
     return ends
 
 
-def split_prompt(prompt: str) -> tuple[str, str]:
+def split_slash_command(prompt: str) -> tuple[str, str]:
     """Name and arguments of `/name arguments`; the name is empty if the prompt doesn't begin with a slash."""
     found = re.match(r"/(\S*)(.*)", prompt, re.DOTALL)
     return (found[1], found[2].strip()) if found else ("", "")
@@ -92,6 +92,6 @@ def is_command_name(name: str) -> bool:
     return re.fullmatch(NAME, name) is not None
 
 
-def shell_lines(template: str, args: str) -> list[str]:
+def shell_lines_of_template(template: str, args: str) -> list[str]:
     """The shell lines a command runs; the arguments are quoted as one word."""
     return [p.text.replace(ARGS, shlex.quote(args)) for p in split_template(template) if p.kind == "shell"]

@@ -47,7 +47,7 @@ def refusals_of_state(values: Mapping[str, Any]) -> Refusals:
 _WHO = {"policy": "a rule", "person": "a person", "hook": "a hook"}
 
 
-def refusal_line(refused: Refused) -> str:
+def format_refusal(refused: Refused) -> str:
     """One line such as `'write_file' was refused by a person (ann@host): not b`."""
     by = f" ({refused['by']})" if refused["by"] else ""
     reason = f": {refused['reason']}" if refused["reason"] else ""
@@ -59,7 +59,7 @@ def refusal_warnings(refusals: Refusals) -> list[str]:
     shown = [refused for refused in refusals.values() if not refused["open"]]
     more = [f", as were {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]
     return [
-        f"{refusal_line(refused)}{rest}. The run went on without it."
+        f"{format_refusal(refused)}{rest}. The run went on without it."
         for refused, rest in zip(shown, more, strict=True)
     ]
 

@@ -184,7 +184,7 @@ class _Calls:
 _calls = Growing(_Calls, _Calls.add)
 
 
-def open_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
+def unanswered_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
     """Unanswered calls, in order. Invariant: empty before every model request.
 
     `owner`: see `Growing`.
@@ -194,7 +194,7 @@ def open_calls(history: Sequence[Message], owner: object = None) -> list[ToolCal
     return [*found.calls]
 
 
-def estimate_message(message: Message) -> int:
+def estimate_message_tokens(message: Message) -> int:
     """Estimated tokens of a message, calls included; 3,000 per image, 25,800 per other file."""
     from interlock.state.text import estimate_tokens
 

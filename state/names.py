@@ -80,7 +80,7 @@ def is_hidden_node(node: str) -> bool:
     return node.startswith("__") and not node.startswith(ERROR_HANDLER)
 
 
-def display_name(node: str) -> str:
+def node_display_name(node: str) -> str:
     """Return a node's name for people: that of an error handler says whose it is."""
     return f"{node.removeprefix(ERROR_HANDLER)}.error_handler" if node.startswith(ERROR_HANDLER) else node
 

@@ -79,7 +79,7 @@ def node(
     def mark(function: _F) -> _F:
         limits = (timeout_s, retries, retry_wait_s)
         spec = NodeSpec(reads, written, labels, nondeterministic, *limits, parts, group, moves)
-        return with_spec(function, spec)
+        return attach_spec(function, spec)
 
     return mark
 
@@ -94,7 +94,7 @@ def find_persons_move(moves: tuple[str, ...]) -> str | None:
     return next((event for event in events if event in _PERSONS), None)
 
 
-def with_spec(function: _F, spec: NodeSpec | None) -> _F:
+def attach_spec(function: _F, spec: NodeSpec | None) -> _F:
     setattr(function, _ATTRIBUTE, spec)
     return function
 
@@ -108,7 +108,7 @@ def inner_task_id(task: str) -> str:
     return f"{task}.0"
 
 
-def requesting_task(runtime: "Runtime[Any]", role: str) -> str:
+def requesting_task_id(runtime: "Runtime[Any]", role: str) -> str:
     """The requesting graph task: replies are recorded under it, so that a kill doesn't pay twice."""
     if runtime.execution_info is None:
         raise RunError(f"{role} was asked outside a graph.")

@@ -47,7 +47,7 @@ class WorkflowInput(Closed):
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 
-def input_error(workflow: str, kind: type[WorkflowInput], error: ValidationError) -> InputError:
+def to_input_error(workflow: str, kind: type[WorkflowInput], error: ValidationError) -> InputError:
     """The first error of an input, naming the field; a mistyped field comes before the one that it was meant to be."""
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"]) or "input"

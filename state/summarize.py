@@ -79,7 +79,7 @@ def output_rule(settings: Settings, tool: str) -> OutputRule:
     return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
 
 
-def exceeds_output_rule(settings: Settings, rule: OutputRule, text: str) -> bool:
+def should_shorten_output(settings: Settings, rule: OutputRule, text: str) -> bool:
     """Whether to shorten: truncation has its own limit in characters, a summary its budget in tokens."""
     if rule.how == "truncate":
         return len(text) > settings.tools.truncate_at + _OWN_CHARS

@@ -34,16 +34,16 @@ _STATUS = {"": "pending", " ": "pending", "x": "completed", "-": "in_progress", 
 """Roo Code's check marks."""
 
 
-def parse_steps_of_todos(text: str) -> list[dict[str, str]]:
+def parse_todo_steps(text: str) -> list[dict[str, str]]:
     """`{description, status}` of each line that is a step; a list item without a check box is to be done."""
     found = (_STEP.fullmatch(line) or _ITEM.fullmatch(line) for line in text.splitlines())
     return [{"description": m[2], "status": _STATUS[m[1].lower()]} for m in found if m]
 
 
-def check_all_steps(text: str) -> str:
+def validate_todo_steps(text: str) -> str:
     """`text`, if all its lines are steps or blank; else raises `ValueError` naming the first that is none."""
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not parse_steps_of_todos(line):
+        if line.strip() and not parse_todo_steps(line):
             short = line.strip()[:60]
             raise ValueError(
                 f"line {number} ({short!r}) isn't a step, expected `[ ] step`, `[-] step` or `[x] step`"
@@ -57,7 +57,7 @@ class TaskInput(WorkflowInput):
         default_factory=list[HistoryMessage],
         description="earlier conversation to continue; its unanswered calls count as interrupted",
     )
-    todos: Annotated[str, AfterValidator(check_all_steps)] | None = Field(
+    todos: Annotated[str, AfterValidator(validate_todo_steps)] | None = Field(
         None, description="initial list of steps, one `[ ] step` per line"
     )
 

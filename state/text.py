@@ -1,8 +1,8 @@
 """text: sanitising strings before they enter state, the chain or the store, and before people see them.
 
 Models and files choose names, commands and addresses. A terminal obeys some characters and hides others, so one command
-can read as another. `visible` escapes those, for everything that is named or decided on; `harmless` is for texts people
-read: answers, thoughts, output of programs.
+can read as another. `make_visible` escapes those, for everything that is named or decided on; `escape_controls` is for
+texts people read: answers, thoughts, output of programs.
 """
 
 import json
@@ -46,15 +46,15 @@ _HOST = re.compile(rf"(?<=://){_HOST_PART}[^\x00-\x7f\s]{_HOST_PART}")
 _ASCII_HOST = re.compile(r"[a-z0-9_.-]+", re.IGNORECASE)
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """Escape what a terminal would obey, hide or render as something else (`\\x1b`); hosts become punycode."""
     if text.isascii() and text.isprintable():
         return text
     return _DECEIVING.sub(_escape_match, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
-def visible_with_marks(text: str) -> str:
-    """As `visible`, but as the page writes what nobody would see: `⟨U+202E⟩`."""
+def mark_invisible(text: str) -> str:
+    """As `make_visible`, but as the page writes what nobody would see: `⟨U+202E⟩`."""
     return _DECEIVING.sub(_code_point, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
@@ -64,11 +64,11 @@ def escape_controls(text: str) -> str:
 
 
 def spell_controls(text: str) -> str:
-    """Spell out control characters, as `visible` does; everything else stays, also what can't be seen."""
+    """Spell out control characters, as `make_visible` does; everything else stays, also what can't be seen."""
     return text if text.isprintable() else _CONTROLS.sub(_escape_match, text)
 
 
-def json_text(value: object, indent: int | None = None) -> str:
+def to_json_text(value: object, indent: int | None = None) -> str:
     """JSON of a value. What else a user's graph holds is written as pydantic does: bytes as base64, nan as null."""
     try:
         return _encoder(indent).encode(value)
@@ -101,9 +101,9 @@ def to_jsonable(value: Any) -> Any:
     return _encode_other(value) if isinstance(value, bytes) else value
 
 
-def visible_json(value: object, indent: int | None = None) -> str:
-    """JSON of exactly this value, with everything `visible` would change escaped."""
-    text = json_text(value, indent)
+def to_visible_json(value: object, indent: int | None = None) -> str:
+    """JSON of exactly this value, with everything `make_visible` would change escaped."""
+    text = to_json_text(value, indent)
     if text.isascii() and text.isprintable():
         return text
     return _DECEIVING.sub(_json_escape_match, _HOST.sub(_json_escape_match, text))
@@ -148,7 +148,7 @@ def is_visible(text: str) -> bool:
     return bool(_INVISIBLE.sub("", text))
 
 
-def as_object(value: object) -> dict[str, Any]:
+def dict_or_empty(value: object) -> dict[str, Any]:
     """What somebody else's JSON holds: the value if it is an object, else `{}`."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
@@ -188,9 +188,9 @@ def is_nested_deeper(value: object, most: int) -> bool:
     return True
 
 
-def one_line(text: str, width: int = 0) -> str:
+def to_one_line(text: str, width: int = 0) -> str:
     """The text on one line, cut to `width` characters (0: not cut)."""
-    return shorten(visible(_BREAKS.sub(" ", text).strip()), width)
+    return shorten(make_visible(_BREAKS.sub(" ", text).strip()), width)
 
 
 def shorten(text: str, width: int) -> str:
@@ -201,18 +201,18 @@ _HEADER = re.compile(r"^--- .*\n\+\+\+ .*(?:\n(?=@@ )|\n?\Z)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"^… \d+ more lines of this diff aren't shown \(\+(\d+) −(\d+)\)\.\n?\Z", re.MULTILINE)
 
 
-def cut_diff_line(lines: int, added: int, removed: int) -> str:
+def cut_diff_notice(lines: int, added: int, removed: int) -> str:
     """The last line of a diff that is cut."""
     return f"… {lines} more lines of this diff aren't shown (+{added} −{removed}).\n"
 
 
-def find_cut_diff_line(diff: str) -> str:
+def find_cut_diff_notice(diff: str) -> str:
     """What `left_out` put at a diff's end; empty: it is whole."""
     found = _LEFT_OUT.search(diff)
     return found[0] if found else ""
 
 
-def diff_stat(diff: str) -> str:
+def format_diff_stat(diff: str) -> str:
     """`+3 −1` for a unified diff, with the lines that were cut; empty for any other text."""
     body = _HEADER.sub("", diff).split("\n")
     added = sum(line.startswith("+") for line in body)
@@ -225,7 +225,7 @@ def diff_stat(diff: str) -> str:
 
 
 def is_diff(text: str) -> bool:
-    return bool(diff_stat(text)) or text.startswith("--- ")
+    return bool(format_diff_stat(text)) or text.startswith("--- ")
 
 
 def format_duration(seconds: float) -> str:
@@ -296,7 +296,7 @@ def first_validation_error(error: "ValidationError", *around: str) -> tuple[str,
     return ".".join(map(str, (*filter(None, around), *first["loc"]))), first["msg"]
 
 
-def join_some(items: Sequence[str], most: int) -> str:
+def join_up_to(items: Sequence[str], most: int) -> str:
     """`a, b and 3 more`."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more

@@ -29,7 +29,7 @@ from interlock.state.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a process ended, and what it wrote."""
 
     how: Literal["exited", "timeout", "inactivity", "not_started", "limit", "lost"]
@@ -68,7 +68,7 @@ class Processes(Protocol):
         on_output: Callable[[str], None] | None = None,
         on_errors: Callable[[bytes], None] | None = None,  # takes stderr, which else is part of the output
         ours: bool = False,  # a helper program of a tool, not a command of the model's: never sandboxed
-    ) -> Ended:
+    ) -> ProcessEnd:
         """Run to completion; past the limit, `output` keeps 20 % head and 80 % tail, and a file has all of it."""
         ...
 
@@ -134,11 +134,11 @@ class ToolContext:
     """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
     """The index of the workspace's code, loaded on first use."""
-    ask: "Ask | None" = None
+    ask: "AskModel | None" = None
     """Asks the model of a role; None: the call is only being previewed."""
 
 
-Ask = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
+AskModel = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
 """Role, messages, extra feature → the model's answer; replayed if the same call asks again. Raises `ToolError`."""
 
 
@@ -180,7 +180,7 @@ class FileChange(BaseModel, defer_build=True):
     """What found the place of the change."""
 
 
-def answered_by_graph(result: ToolResult) -> "Run":
+def run_returning(result: ToolResult) -> "Run":
     """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
@@ -270,7 +270,7 @@ class ToolRun:
 
 
 @dataclass(frozen=True)
-class FileNow:
+class TargetFile:
     """A file that a call wants to change, as of the call's turn."""
 
     path: str
@@ -312,7 +312,7 @@ class Toolset(Protocol):
         """What the call would do after the `earlier` calls of its batch."""
         ...
 
-    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+    async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         """The text file named by `file_path`, as the `earlier` calls of the batch leave it."""
         ...
 

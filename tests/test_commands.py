@@ -12,7 +12,7 @@ from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import build_run_path
 from interlock.services.context.definitions import load_commands
-from interlock.state.command import shell_lines, split_prompt, split_template
+from interlock.state.command import shell_lines_of_template, split_slash_command, split_template
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -192,8 +192,8 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
     ]
     long = "!{" * 100_000 + "}"  # by the square of its length it would take an hour
     assert [(p.kind, len(p.text)) for p in split_template(long)] == [("text", 199_998), ("shell", 0)]
-    assert shell_lines("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
-    assert [split_prompt(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
+    assert shell_lines_of_template("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
+    assert [split_slash_command(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
         ("a", "b c"),
         ("a", "b"),
         ("", ""),

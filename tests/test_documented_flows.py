@@ -18,7 +18,7 @@ from interlock.graphs.graph import Compiled
 from interlock.graphs.graph_changes import PLACES
 from interlock.graphs.supersteps import SuperstepTask
 from interlock.state import events
-from interlock.state.charts import CHARTS, initial_state, moves_in
+from interlock.state.charts import CHARTS, initial_state, legal_moves
 from interlock.state.node import spec_of
 
 TABLE = yaml.load(
@@ -82,12 +82,12 @@ def is_state(chart: str, state: str) -> bool:
     known, new = set[str](), {initial_state(CHARTS[chart])}
     while new:
         known |= new
-        new = {target for one in new for target in moves_in(CHARTS[chart], one).values()} - known
+        new = {target for one in new for target in legal_moves(CHARTS[chart], one).values()} - known
     return state in known
 
 
 def is_move(chart: str, source: str, event: str | None, target: str) -> bool:
-    return event is not None and moves_in(CHARTS[chart], source).get(event) == target
+    return event is not None and legal_moves(CHARTS[chart], source).get(event) == target
 
 
 def is_event(event: str) -> bool:

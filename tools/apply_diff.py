@@ -22,10 +22,10 @@ from interlock.tools.matcher.blocks import (
 from interlock.tools.matcher.edit import (
     EditProblem,
     apply_spans,
-    keep_final_newline,
+    restore_final_newline,
     unusable_strings_problem,
 )
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.workspace_files import prepare_write_target, to_tool_error
 
 
@@ -51,7 +51,7 @@ def _plan_change(
         blocks = parse_blocks(args.diff)
     except DiffError as error:
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
-    made = apply_blocks(target.display_path, target.file, blocks, Work(check=stop.check))
+    made = apply_blocks(target.display_path, target.file, blocks, WorkBudget(check=stop.check))
     if not made.places:
         raise ToolError(made.first_error_code, made.result_message(target.display_path))
     after = target.encode(made.final_text)
@@ -66,7 +66,7 @@ class AppliedBlocks:
 
     file: TextFile
     original: TextFile
-    work: Work
+    work: WorkBudget
     places: dict[int, str] = field(default_factory=dict[int, str])
     """Number of a block, from 1 in the order given → its place."""
     failed: dict[int, EditProblem] = field(default_factory=dict[int, EditProblem])
@@ -76,7 +76,7 @@ class AppliedBlocks:
     @property
     def final_text(self) -> str:
         """The file's new text; its final newline is kept or stays absent."""
-        return keep_final_newline(self.original, self.file.raw)
+        return restore_final_newline(self.original, self.file.raw)
 
     @property
     def first_error_code(self) -> str:
@@ -98,7 +98,7 @@ class AppliedBlocks:
         return "\n".join(lines)
 
 
-def apply_blocks(display_path: str, file: TextFile, blocks: list[Block], work: Work) -> AppliedBlocks:
+def apply_blocks(display_path: str, file: TextFile, blocks: list[Block], work: WorkBudget) -> AppliedBlocks:
     """Apply each block independently, from the top of the file; those without a place don't affect the others."""
     whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
     made = AppliedBlocks(whole, file, work)

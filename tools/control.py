@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field, JsonValue, field_validator, model_va
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolResult, error_result
-from interlock.state.task import check_all_steps, parse_steps_of_todos
+from interlock.state.task import parse_todo_steps, validate_todo_steps
 from interlock.state.text import format_count
-from interlock.state.tooling import Args, Tool, ToolContext, answered_by_graph
+from interlock.state.tooling import Args, Tool, ToolContext, run_returning
 
 
 class EnterPlanModeArgs(Args):
@@ -35,7 +35,7 @@ ENTER_PLAN_MODE = Tool(
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
     # The batch's join switches the mode, which applies from the next batch on.
-    run=answered_by_graph(ToolResult(status="success", content=_BEGINS)),
+    run=run_returning(ToolResult(status="success", content=_BEGINS)),
 )
 
 
@@ -60,7 +60,7 @@ EXIT_PLAN_MODE = Tool(
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
     # Only reached if nobody can review: normally the graph asks a person.
-    run=answered_by_graph(
+    run=run_returning(
         error_result("no_review", "The plan can't be reviewed here; say in your answer what it is.")
     ),
 )
@@ -130,7 +130,7 @@ class InvokeAgentArgs(Args):
         return self
 
 
-NO_LEVEL_LEFT = answered_by_graph(
+NO_LEVEL_LEFT = run_returning(
     error_result("too_deep", "No sub-agent can be started from here; do the work yourself.")
 )
 """Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
@@ -172,7 +172,7 @@ class NewTaskArgs(Args):
         min_length=1,
         description="The task, with everything that it needs to know: it sees nothing of this conversation.",
     )
-    todos: Annotated[str, AfterValidator(check_all_steps)] = Field(
+    todos: Annotated[str, AfterValidator(validate_todo_steps)] = Field(
         default="", description="Its initial list of steps, one `[ ] step` per line; optional."
     )
 
@@ -215,7 +215,7 @@ ACTIVATE_SKILL = Tool(
     args=ActivateSkillArgs,
     risk="read",
     summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
-    run=answered_by_graph(error_result("no_skill", "No skills are available.")),
+    run=run_returning(error_result("no_skill", "No skills are available.")),
 )
 
 
@@ -244,7 +244,7 @@ USE_MCP_TOOL = Tool(
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
     # Normally the graph calls the server's tool instead; this answers if there is none.
-    run=answered_by_graph(error_result("mcp_unavailable", "No such server.")),
+    run=run_returning(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -260,7 +260,7 @@ ACCESS_MCP_RESOURCE = Tool(
     risk="network",
     summary=lambda args: f"{args.server_name}: {args.uri}",
     # As with use_mcp_tool.
-    run=answered_by_graph(error_result("mcp_unavailable", "No such server.")),
+    run=run_returning(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -315,14 +315,14 @@ WRITE_TODOS = Tool(
 
 
 class UpdateTodoListArgs(Args):
-    todos: Annotated[str, AfterValidator(check_all_steps)] = Field(
+    todos: Annotated[str, AfterValidator(validate_todo_steps)] = Field(
         description="The whole list, one step a line, in order: `[ ] step` is to be done, `[-] step` is being done,"
         " `[x] step` is done. It replaces the list before."
     )
 
 
 async def _run_update_todo_list(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
-    steps = parse_steps_of_todos(args.todos)
+    steps = parse_todo_steps(args.todos)
     todos: list[JsonValue] = [{**step} for step in steps]
     done = sum(step["status"] == "completed" for step in steps)
     summary = f"Steps: {done} of {len(steps)} done"
@@ -335,7 +335,7 @@ UPDATE_TODO_LIST = Tool(
     " more, and after each step that you finish or discover.",
     args=UpdateTodoListArgs,
     risk="state",
-    summary=lambda args: f"Steps: {len(parse_steps_of_todos(args.todos))}",
+    summary=lambda args: f"Steps: {len(parse_todo_steps(args.todos))}",
     run=_run_update_todo_list,
 )
 
@@ -365,7 +365,7 @@ UPDATE_SCRATCHPAD = Tool(
     risk="state",
     summary=lambda args: f"Scratchpad: {format_count(len(args.findings), 'new finding')}",
     # The graph keeps the scratchpad; the call has only the changes.
-    run=answered_by_graph(ToolResult(status="success", content="The scratchpad is updated.")),
+    run=run_returning(ToolResult(status="success", content="The scratchpad is updated.")),
 )
 
 
@@ -393,7 +393,7 @@ COMPLETE_TASK = Tool(
     risk="state",
     summary=lambda _: "Hand over the result",
     # The graph reads the result from the call and ends the agent.
-    run=answered_by_graph(ToolResult(status="success", content="The result was returned.")),
+    run=run_returning(ToolResult(status="success", content="The result was returned.")),
 )
 
 

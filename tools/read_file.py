@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
-from interlock.state.text import format_count, join_some, replace_surrogates
+from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_text
 from interlock.tools.file_content import (
@@ -275,7 +275,7 @@ def _format_file(
 def _format_files(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
     text = "\n".join([*parts, _END])
     if left_out:
-        names = join_some(left_out, _MOST_NAMED)
+        names = join_up_to(left_out, _MOST_NAMED)
         text += f"\nNot shown, because there was no more room or they aren't text: {names}."
     if problems:
         text += "\n" + "\n".join(map(str, problems))

@@ -18,7 +18,7 @@ from interlock.tools.matcher.edit import (
     place_or_correct_edit,
     unusable_strings_problem,
 )
-from interlock.tools.matcher.windows import Span, Work
+from interlock.tools.matcher.windows import Span, WorkBudget
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 _AROUND = 5
@@ -63,11 +63,11 @@ def _plan_change(
         return target.to_file_change(target.encode(new), message)
     if not old:
         raise ToolError(*existing_file_problem(target.display_path, target.file))
-    return _plan_edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
+    return _plan_edit(target, target.file, old, new, args.expected_replacements, WorkBudget(check=stop.check))
 
 
 def _plan_edit(
-    target: WriteTarget, file: TextFile, old: str, new: str, expected: int | None, work: Work
+    target: WriteTarget, file: TextFile, old: str, new: str, expected: int | None, work: WorkBudget
 ) -> FileChange:
     text = file.text
     found = place_or_correct_edit(target.display_path, text, old, new, expected, work=work)

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.errors import RunError
 from interlock.state.text import replace_surrogates
-from interlock.state.tooling import Args, Ended, Tool, ToolContext
+from interlock.state.tooling import Args, ProcessEnd, Tool, ToolContext
 from interlock.tools.workspace_files import resolve_directory
 
 
@@ -65,7 +65,7 @@ async def _start_in_background(
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
 
-def _to_tool_result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
+def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "not_started":
         return error_result("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
@@ -82,7 +82,7 @@ def _to_tool_result(ended: Ended, timeout_s: float, inactivity_s: float) -> Tool
     return error_result(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
-def _format_report(ended: Ended) -> str:
+def _format_report(ended: ProcessEnd) -> str:
     """Return the text for the model. No times or pids, so that equal outcomes read the same."""
     lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
     if ended.omitted:
@@ -96,12 +96,12 @@ def _format_report(ended: Ended) -> str:
     return "\n".join(lines)
 
 
-def _describe_full_output(ended: Ended) -> str:
+def _describe_full_output(ended: ProcessEnd) -> str:
     named = [f"All of it: {ended.full_output}"] if ended.full_output else []
     return "; ".join([*named, *([ended.note] if ended.note else [])]) + "."
 
 
-def _result_metadata(ended: Ended) -> dict[str, JsonValue]:
+def _result_metadata(ended: ProcessEnd) -> dict[str, JsonValue]:
     summary = ended.how if ended.how != "exited" else ended.signal or f"exit {ended.exit_code}"
     return {
         "summary": f"{summary}, {ended.duration_s:.1f} s",

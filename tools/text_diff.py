@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
-from interlock.state.text import cut_diff_line
+from interlock.state.text import cut_diff_notice
 from interlock.tools.file_content import decode_text_file, split_lines
 
 _MOST_CHARS = 100_000
@@ -97,7 +97,7 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
     end = text.rfind("\n", 0, _MOST_CHARS) + 1
     rest = text[end:].removesuffix("\n").split("\n")
     added, removed = (sum(line.startswith(sign) for line in rest) for sign in "+-")
-    return text[:end] + cut_diff_line(len(rest), added, removed)
+    return text[:end] + cut_diff_notice(len(rest), added, removed)
 
 
 def _decode_diff_lines(data: bytes | None) -> list[str] | None:

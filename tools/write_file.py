@@ -13,7 +13,7 @@ from interlock.state.calls import ToolError
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, split_lines
-from interlock.tools.matcher.edit import find_omission, keep_final_newline
+from interlock.tools.matcher.edit import find_omission_error, restore_final_newline
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
@@ -32,7 +32,7 @@ class WriteFileArgs(Args):
 
 def _plan_change(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     target = prepare_write_target(args.file_path, context, earlier)
-    if omitted := find_omission(args.content, allowed=target.file.text if target.file else ""):
+    if omitted := find_omission_error(args.content, allowed=target.file.text if target.file else ""):
         raise ToolError("omission_placeholder", omitted)
     content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
     after = target.encode(target.file.convert_line_endings(content) if target.file else content)
@@ -104,7 +104,7 @@ def _plan_insertion(
 ) -> FileChange:
     target = prepare_write_target(args.path, context, earlier)
     file = target.file or TextFile("")
-    if omitted := find_omission(args.content, allowed=file.text):
+    if omitted := find_omission_error(args.content, allowed=file.text):
         raise ToolError("omission_placeholder", omitted)
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
     what = format_count(len(split_lines(new)), "line")
@@ -117,7 +117,7 @@ def _plan_insertion(
     at = _insertion_offset(target, file, args.line)
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
-    raw = keep_final_newline(file, file.replace_spans([(at, at, text)]))
+    raw = restore_final_newline(file, file.replace_spans([(at, at, text)]))
     where = f"before line {args.line}" if args.line else "at its end"
     return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
 

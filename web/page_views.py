@@ -17,7 +17,7 @@ from interlock.engine.client.decision_lines import call_status, deciders_line
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
-from interlock.state.text import format_duration, json_text, one_line, visible_with_marks
+from interlock.state.text import format_duration, mark_invisible, to_json_text, to_one_line
 from interlock.state.workspace import PathRefused
 from interlock.web.endpoints import (
     RefusedError,
@@ -91,7 +91,7 @@ def request_view_json(view: RequestView) -> dict[str, Any]:
     """Return a request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in view.questions]
     named = {name: [one._asdict() for one in getattr(view, name)] for name in ("ways", "parts")}
-    preview = visible_with_marks(view.preview)  # somebody decides on what stands there
+    preview = mark_invisible(view.preview)  # somebody decides on what stands there
     length = len(preview)
     shown = {"preview": preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
     return {**asdict(view), **named, **shown, "questions": questions}
@@ -136,13 +136,13 @@ def _progress_lines(row: RunRow, events: Sequence[Any]) -> list[str]:
     done = f"{calls} in {format_duration(row.updated - row.created)}" if results else "No call so far"
     last = next(
         (
-            f"Last call: {one_line(r.summary or r.tool_name, _LINE)}: {r.exit or r.status}"
+            f"Last call: {to_one_line(r.summary or r.tool_name, _LINE)}: {r.exit or r.status}"
             for r in results[::-1]
         ),
         "",
     )
     said = next((e.content for e in events[::-1] if e.type == "message" and e.role == "assistant"), "")
-    first = one_line(said.strip().partition("\n\n")[0], _LINE)
+    first = to_one_line(said.strip().partition("\n\n")[0], _LINE)
     return [line for line in (done, last, said and f"It said: {first}") if line]
 
 
@@ -295,7 +295,7 @@ def get_state(page: PageContext, request: Request) -> Any:
         key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
     }
     return Response(
-        json_text({"step": at, "values": values, "changed": changed}), media_type="application/json"
+        to_json_text({"step": at, "values": values, "changed": changed}), media_type="application/json"
     )
 
 

@@ -15,7 +15,7 @@ from slips import by_line
 from interlock.tools.apply_diff import apply_blocks
 from interlock.tools.file_content import decode_text_file
 from interlock.tools.matcher.blocks import OFF, parse_blocks
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 
 _MARKERS = re.compile(r"(?m)^(?=\\?(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")
 HINTS = ("none", "right", "a few lines off", "of another state")
@@ -32,7 +32,7 @@ def by_apply_diff(before: bytes, old: str, new: str, line: int | None) -> bytes 
     """The file as `apply_diff` would write it."""
     file = decode_text_file(before)
     assert file is not None
-    work = apply_blocks("file", file, parse_blocks(as_diff(old, new, line or 0)), Work())
+    work = apply_blocks("file", file, parse_blocks(as_diff(old, new, line or 0)), WorkBudget())
     after = file.encode(work.final_text)
     return None if not work.places or after == before else after
 

@@ -17,7 +17,7 @@ from typing import Any
 from interlock.tools.file_content import decode_text_file
 from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
 from interlock.tools.matcher.find import find_exact_match, find_match
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 
 HERE = str(Path(__file__).parent)
 SEED = 20240607
@@ -43,7 +43,7 @@ def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | 
     file = decode_text_file(before)
     assert file is not None
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    found = place_or_correct_edit("file", file.text, old, new, expected, work=Work())
+    found = place_or_correct_edit("file", file.text, old, new, expected, work=WorkBudget())
     return None if isinstance(found, EditProblem) else file.encode(apply_spans(file, found.spans))
 
 
@@ -143,7 +143,7 @@ def large() -> bool:
     print(f"\na file of {len(text) / 1e6:.1f} MB, 200 lines:")
     for name, old in olds.items():
         wanted = "\n".join(old)
-        look = find_exact_match if name == "exact" else lambda *edit: find_match(*edit, work=Work())
+        look = find_exact_match if name == "exact" else lambda *edit: find_match(*edit, work=WorkBudget())
         took = min(_timed(look, text, wanted) for _ in range(3))
         tracemalloc.start()
         look(text, wanted, "x", 1)

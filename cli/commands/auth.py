@@ -17,7 +17,7 @@ from interlock.cli.render.output import print_json, print_table, remark_paint, r
 from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
-from interlock.state.text import format_count, join_some, visible
+from interlock.state.text import format_count, join_up_to, make_visible
 
 _NAMED = 5
 
@@ -92,7 +92,7 @@ def _result_line(result: dict[str, object]) -> str:
 
 def _format_models(found: list[str]) -> str:
     return (
-        f"{format_count(len(found), 'model')} ({join_some([*map(visible, found)], _NAMED)})"
+        f"{format_count(len(found), 'model')} ({join_up_to([*map(make_visible, found)], _NAMED)})"
         if found
         else "0 models"
     )

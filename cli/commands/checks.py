@@ -14,17 +14,17 @@ from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
     format_count,
-    one_line,
+    make_visible,
     print_json,
     print_table,
     print_warnings,
     result_paint,
-    visible,
+    to_one_line,
     write_json,
 )
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.state.errors import InputError, UserError
-from interlock.state.text import visible_json
+from interlock.state.text import to_visible_json
 from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def _policy_answer_fields(answer: "PolicyAnswer", args: Args) -> dict[str, Any]:
 def _decision_lines(shown: Shown, paint: Paint) -> Iterator[str]:
     decision = shown["decision"]
     scope = f"mode {shown['mode']}" + (f", sub-agent {shown['agent']}" if shown.get("agent") else "")
-    yield f"{paint(f'{decision:<{_LABEL}}', 'bold', DECISION_COLOURS[decision])}{visible(shown['tool'])}  ({scope})"
+    said = paint(f"{decision:<{_LABEL}}", "bold", DECISION_COLOURS[decision])
+    yield f"{said}{make_visible(shown['tool'])}  ({scope})"
     yield _labelled_line("rule", _shorten_home(shown["rule"]))
     yield _labelled_line("why", _shorten_home(shown["reason"]))
     if shown.get("deny_message") and shown["deny_message"] != shown["reason"]:
@@ -169,17 +170,18 @@ def _decision_lines(shown: Shown, paint: Paint) -> Iterator[str]:
 
 
 def _labelled_line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{one_line(text)}"
+    return f"{label:<{_LABEL}}{to_one_line(text)}"
 
 
 def _shell_part_lines(parts: Sequence[Shown], paint: Paint) -> Iterator[str]:
     for number, part in enumerate(parts):
         label = f"{'parts' if number == 0 else '':<{_LABEL}}"
         verdict = paint(f"{part['decision']:<5}", DECISION_COLOURS[part["decision"]])
-        yield f"{label}{verdict} {one_line(part['text'], 60)}   {paint(one_line(_shorten_home(part['rule'])), 'dim')}"
+        rule = paint(to_one_line(_shorten_home(part["rule"])), "dim")
+        yield f"{label}{verdict} {to_one_line(part['text'], 60)}   {rule}"
         for what, label in (("danger", "danger"), ("opaque", "opaque"), ("lets", "the rule lets through")):
             if part.get(what):
-                yield f"{'':<{_LABEL + 6}}{label}: {one_line(part[what])}"
+                yield f"{'':<{_LABEL + 6}}{label}: {to_one_line(part[what])}"
 
 
 def _answer_lines(shown: Shown) -> Iterator[str]:
@@ -197,7 +199,7 @@ def _considered_rule_lines(rules: Sequence[Shown], paint: Paint) -> Iterator[str
         label = f"{'considered' if number == 0 else '':<{_LABEL}}"
         verdict = paint(f"{rule['decision']:<5}", DECISION_COLOURS[rule["decision"]])
         text = f"{rule['rank']:<7.6g} {verdict} met: {rule['met']:<5} {_shorten_home(rule['rule'])}"
-        yield label + visible(text)
+        yield label + make_visible(text)
 
 
 def _shorten_home(rule: str) -> str:
@@ -259,7 +261,7 @@ def _list_hooks(check: "HookCheck", as_json: bool) -> None:
         (
             h["event"],
             h["matcher"] or "*",
-            one_line(_hook_title(h), 60),
+            to_one_line(_hook_title(h), 60),
             _hook_properties(h),
             abbreviate_home(h["source"]),
         )
@@ -280,12 +282,12 @@ def _show_hook_trial(check: "HookCheck", event: Any, payload: dict[str, Any], ar
 def _trial_lines(shown: Shown, paint: Paint) -> Iterator[str]:
     hooks: Sequence[Shown] = shown["hooks"]
     subject = shown["subject"]
-    about = f" for {one_line(subject)}" if subject else ""
+    about = f" for {to_one_line(subject)}" if subject else ""
     many = format_count(len(hooks), "hook") if hooks else "no hook"
     order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
     yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
     for number, hook in enumerate(hooks, 1):
-        yield f"{number}. {one_line(_hook_title(hook))}"
+        yield f"{number}. {to_one_line(_hook_title(hook))}"
         yield from _hook_detail_lines(hook, paint)
     if "outcome" in shown:
         yield from _outcome_lines(shown["outcome"], paint)
@@ -300,7 +302,7 @@ def _hook_detail_lines(hook: Shown, paint: Paint) -> Iterator[str]:
     yield _indented_line("from", f"{abbreviate_home(hook['source'])}, {hook['place']}")
     yield _indented_line("matcher", hook["matcher"] or "* (everything)")
     yield _indented_line("manner", _hook_properties(hook))
-    yield _indented_line("input", visible_json(hook["input"]))
+    yield _indented_line("input", to_visible_json(hook["input"]))
     if verdict := hook.get("verdict"):
         ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
         decision = paint(verdict["decision"], DECISION_COLOURS[verdict["decision"]])
@@ -318,7 +320,7 @@ def _outcome_lines(outcome: Shown, paint: Paint) -> Iterator[str]:
     for message in outcome["messages"]:
         yield _indented_line("message", message)
     if outcome["output"]:
-        yield _indented_line("output", visible_json(outcome["output"]))
+        yield _indented_line("output", to_visible_json(outcome["output"]))
 
 
 def _hook_title(hook: Shown) -> str:
@@ -332,4 +334,4 @@ def _hook_properties(hook: Shown) -> str:
 
 
 def _indented_line(label: str, text: str) -> str:
-    return f"   {label:<10}{one_line(text)}"
+    return f"   {label:<10}{to_one_line(text)}"

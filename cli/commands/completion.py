@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interlock.cli.completions import complete_words
 from interlock.cli.parsing import Args, choice_argument, declare_arguments
-from interlock.cli.render.output import one_line
+from interlock.cli.render.output import to_one_line
 from interlock.state.errors import InterlockError
 
 _SHELLS = ("bash", "zsh", "fish")
@@ -46,8 +46,8 @@ def print_completions(arguments: Sequence[str]) -> int:
     cut = len(words[-1]) - len(tail) if shell == "bash" and words[-1].endswith(tail) else 0
     print(f"{found.kind}\t{found.prefix[cut:]}")
     for word in found.words:
-        value, about = word.value[cut:], one_line(word.description)
-        if value != one_line(value):
+        value, about = word.value[cut:], to_one_line(word.description)
+        if value != to_one_line(value):
             continue  # a name that isn't what it looks like
         if shell == "bash":
             print(f"{value}  ({about})" if listed and about and len(found.words) > 1 else value)

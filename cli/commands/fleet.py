@@ -15,7 +15,7 @@ from interlock.cli.parsing import (
     word_argument,
 )
 from interlock.cli.render.live_calls import call_mark_and_colour
-from interlock.cli.render.output import one_line, print_json, print_table, remark_paint, result_paint
+from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
 from interlock.engine.client.event_lines import call_facts
@@ -145,7 +145,7 @@ def _delivery_of_run(client: Client, row: RunRow | None) -> Delivery:
 def _status_text(row: RunRow | None) -> str:
     if row is None:
         return "removed"
-    return f"{row.status}: {one_line(row.error['message'])}" if row.error else row.status
+    return f"{row.status}: {to_one_line(row.error['message'])}" if row.error else row.status
 
 
 def _exit_code_of_run(client: Client, run: str) -> int:

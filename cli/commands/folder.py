@@ -8,14 +8,14 @@ from interlock.cli.inputs import ask_to_confirm
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
 from interlock.cli.render.output import (
     abbreviate_home,
-    one_line,
     print_json,
     print_table,
     remark_paint,
     result_paint,
+    to_one_line,
 )
 from interlock.state.errors import UserError
-from interlock.state.text import estimate_tokens, visible
+from interlock.state.text import estimate_tokens, make_visible
 
 if TYPE_CHECKING:
     from interlock.services.trust import ProjectFile, TrustDecision
@@ -80,9 +80,9 @@ def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
         return
     paint.print_line(f"{abbreviate_home(str(root))} contains:")
     for file in files:
-        paint.print_line(f"  {paint(one_line(display_path(file.path, root)), 'bold')}")
+        paint.print_line(f"  {paint(to_one_line(display_path(file.path, root)), 'bold')}")
         for line in file.runs:
-            paint.print_line(f"    {one_line(line)}")
+            paint.print_line(f"    {to_one_line(line)}")
 
 
 def _report_trust(root: Path, decision: "TrustDecision | None", wanted: bool) -> None:
@@ -156,12 +156,12 @@ def _show_memory(args: Args, root: Path) -> None:
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
         )
         return remark_paint().print_line(nothing)
-    rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
+    rows = [(make_visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     print_table(rows, ("file", "level", "tokens"))
     if args.action == "show":
         for file in files:
             result_paint().print_line(
-                f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", keeps_lines=True
+                f"\n--- {make_visible(str(file.path))} ---\n{make_visible(file.text)}", keeps_lines=True
             )
 
 

@@ -18,7 +18,7 @@ from interlock.cli.render.workflow_results import format_mode_groups
 from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import UserError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
@@ -140,7 +140,7 @@ def modes(args: Args) -> int | None:
         )
         for mode in modes.all()
     ]
-    return print_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
+    return print_table([tuple(map(make_visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)

@@ -23,12 +23,12 @@ from interlock.cli.render.output import (
     abbreviate_home,
     format_count,
     format_duration,
-    one_line,
     print_json,
     print_table,
     print_warnings,
     remark_paint,
     result_paint,
+    to_one_line,
 )
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import PIPELINES, Client
@@ -141,7 +141,7 @@ def _offer_cells(view: Shown) -> tuple[str, str]:
         if view[kind]
     ]
     trusted = ["trusted"] if view["trust"] else []
-    return view["transport"] or "", one_line(view["error"] or ", ".join([*parts, *trusted]))
+    return view["transport"] or "", to_one_line(view["error"] or ", ".join([*parts, *trusted]))
 
 
 def _test_server(args: Args) -> int:
@@ -162,17 +162,17 @@ def _require_server_name(args: Args) -> str:
 
 
 def _server_detail_lines(view: Shown) -> Iterator[str]:
-    about = f" ({one_line(view['version'])})" if view["version"] else ""
+    about = f" ({to_one_line(view['version'])})" if view["version"] else ""
     yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
-        yield f"  {one_line(view['error'])}"
-    yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])
+        yield f"  {to_one_line(view['error'])}"
+    yield from (f"  skipped: {to_one_line(line)}" for line in view["warnings"])
     if view["instructions"]:
-        yield f"  instructions: {one_line(view['instructions'])}"
+        yield f"  instructions: {to_one_line(view['instructions'])}"
     for kind in ("tools", "resources", "templates", "prompts"):
         for item in view[kind]:
             parameters = f" {' '.join(item['args'])}" if item["args"] else ""
-            yield f"  {kind[:-1]:<8}  {item['name']}{parameters}: {one_line(item['description'], 100)}"
+            yield f"  {kind[:-1]:<8}  {item['name']}{parameters}: {to_one_line(item['description'], 100)}"
 
 
 def _add_server(args: Args) -> None:

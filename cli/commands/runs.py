@@ -21,12 +21,12 @@ from interlock.cli.render.output import (
     format_amount,
     format_dollars,
     format_duration,
-    one_line,
+    make_visible,
     print_json,
     print_table,
     remark_paint,
     result_paint,
-    visible,
+    to_one_line,
 )
 from interlock.cli.render.pending_requests import coloured_diff_lines, pending_request_lines
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
@@ -34,7 +34,7 @@ from interlock.engine.client.decision_lines import format_clock
 from interlock.engine.client.requests import request_headline
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
-from interlock.state.text import json_text
+from interlock.state.text import to_json_text
 
 if TYPE_CHECKING:
     from interlock.state.messages import Message
@@ -89,7 +89,7 @@ def _print_hint_at_more(args: Args, found: Sequence[object], shown: Sequence[obj
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
-    what = one_line(row.title if row.workflow in ("main", row.title) else f"{row.workflow}: {row.title}")
+    what = to_one_line(row.title if row.workflow in ("main", row.title) else f"{row.workflow}: {row.title}")
     return (
         row.run,
         row.status_text,
@@ -149,11 +149,11 @@ def _request_overview_lines(runs: dict[str, RunRow], requests: list[Request], pa
         if run not in runs:
             continue
         about = f"asked {format_age(waiting[0].asked_at)} · {abbreviate_home(runs[run].workspace)}"
-        yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
+        yield paint(f"{run}  {to_one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
             width = paint.width - len(request.id) - 6 if paint.is_terminal else 0
-            yield f"  {paint(request.id, 'cyan')}  {one_line(request_headline(request.fields), width)}"
-            yield paint(f"  {'':{len(request.id)}}  {one_line(request.fields['reason'], width)}", "dim")
+            yield f"  {paint(request.id, 'cyan')}  {to_one_line(request_headline(request.fields), width)}"
+            yield paint(f"  {'':{len(request.id)}}  {to_one_line(request.fields['reason'], width)}", "dim")
         yield f"  look:     {paint(f'interlock approvals {run}', 'cyan')}"
         if any(r.fields["kind"] == "approval" for r in waiting):
             yield f"  approve:  {paint(f'interlock resume {run} --approve all', 'cyan')}"
@@ -186,7 +186,7 @@ def _step_cells(step: Step) -> tuple[str, ...]:
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
-    went = ": ".join(part for part in (step.route, one_line(step.reason, 120), did) if part)
+    went = ": ".join(part for part in (step.route, to_one_line(step.reason, 120), did) if part)
     return (number, at, node, format_duration(step.ms / 1000), ", ".join(step.keys), went)
 
 
@@ -255,7 +255,7 @@ def _state_change_lines(changes: Mapping[str, tuple[str | None, str | None]]) ->
     for key, sides in changes.items():
         for sign, value in zip("-+", sides, strict=True):
             if value is not None:
-                short = _HASH.sub(lambda name: f"{name[0][:12]}…", visible(value))
+                short = _HASH.sub(lambda name: f"{name[0][:12]}…", make_visible(value))
                 yield f"{sign} {key}: {short}"
 
 
@@ -263,7 +263,7 @@ def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
     for message in messages:
         calls = ", ".join(call.name for call in message.tool_calls)
         called = f" [calls {calls}]" if calls else ""
-        yield f"{sign} {message.role}: {one_line(message.text, 90)}{called}"
+        yield f"{sign} {message.role}: {to_one_line(message.text, 90)}{called}"
 
 
 def _changed_state_keys(
@@ -276,7 +276,7 @@ def _changed_state_keys(
 
 def _flatten_keys(value: Any, key: str = "") -> dict[str, str]:
     if not isinstance(value, dict) or (key and not value):
-        return {key: json_text(cast(object, value))}
+        return {key: to_json_text(cast(object, value))}
     found: dict[str, str] = {}
     for name, part in cast(dict[str, Any], value).items():
         found |= _flatten_keys(part, f"{key}.{name}" if key else name)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from interlock.cli.commands.work import RunParser, add_input_arguments, read_run_input, workflow_run_options
 from interlock.cli.parsing import Args, Parser, add_flag, choice_argument, declare_arguments, word_argument
-from interlock.cli.render.output import one_line, print_json, print_table, remark_paint, result_paint
+from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
 from interlock.engine.client import Client, state_home
 from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
@@ -73,13 +73,13 @@ def _schedule_cells(schedule: dict[str, Any]) -> tuple[str, ...]:
     cron = schedule["cron"] if schedule["zone"] == "UTC" else f"{schedule['cron']} ({schedule['zone']})"
     upcoming = "now" if schedule["next"] is None else _format_time(schedule["next"], schedule["zone"])
     last = f"{schedule['run']} {schedule['status'] or 'removed'}" if schedule["run"] else "—"
-    last = f"{last}. {one_line(schedule['said'])}" if schedule["said"] else last
+    last = f"{last}. {to_one_line(schedule['said'])}" if schedule["said"] else last
     what = (
         schedule["title"]
         if schedule["workflow"] == "main"
         else f"{schedule['workflow']}: {schedule['title']}"
     )
-    return (schedule["name"], cron, upcoming, schedule["user"], last, one_line(what))
+    return (schedule["name"], cron, upcoming, schedule["user"], last, to_one_line(what))
 
 
 def _format_time(at: float, zone: str) -> str:

@@ -14,11 +14,11 @@ from interlock.cli.render.output import (
     format_dollars,
     format_duration,
     format_node_path,
-    one_line,
     print_json,
     print_table,
     result_paint,
     shorten,
+    to_one_line,
 )
 from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.workflow_results import result_lines
@@ -35,7 +35,7 @@ from interlock.engine.client.decision_lines import (
 from interlock.engine.client.requests import brief_arguments
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
-from interlock.state.text import visible_json
+from interlock.state.text import to_visible_json
 
 _CALLS = 30
 _MARKS = {"success": "✓", "cancelled": "–"}
@@ -51,7 +51,7 @@ def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if unknown else "·")
         took = f" · {format_duration(call.ms / 1000)}" if call.ms else ""
         what = call.summary if call.state == "done" else call_status(call)
-        about = f"{call.tool} {shorten(brief_arguments(call.args), 60)} · {one_line(what, 80)}{took}"
+        about = f"{call.tool} {shorten(brief_arguments(call.args), 60)} · {to_one_line(what, 80)}{took}"
         yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
         if who := deciders_line(call):
             yield paint(f"          {who}", "dim")
@@ -67,8 +67,8 @@ def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 
 
 def call_detail_lines(number_: int, call: Call, paint: Paint) -> Iterator[str]:
-    yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {one_line(call.summary, 100)}"
-    yield f"     arguments {visible_json(call.args)}"
+    yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {to_one_line(call.summary, 100)}"
+    yield f"     arguments {to_visible_json(call.args)}"
     for decision in call.decided:
         yield from _decision_lines(decision, paint)
     if call.started:
@@ -85,18 +85,18 @@ def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     said = decision_line(decision) or argument_change_line(decision) or nothing
     yield f"     {format_clock(decision['at'])} {paint(said, 'bold')}{mode}"
     if decision["by"] != "hook" and decision.get("reason"):
-        yield f"              {one_line(decision['reason'])}"
+        yield f"              {to_one_line(decision['reason'])}"
     for part in decision.get("parts", ()):
-        yield f"              {part['decision']:<5} {one_line(part['text'], 80)} · {one_line(part['reason'])}"
+        yield f"              {part['decision']:<5} {to_one_line(part['text'], 80)} · {to_one_line(part['reason'])}"
     for hook in decision.get("hooks", ()):
         warned = hook.get("warning") or hook.get("reason") or ""
-        why = f" · {one_line(warned)}" if warned else ""
+        why = f" · {to_one_line(warned)}" if warned else ""
         took = format_duration(hook.get("duration_ms", 0) / 1000)
         name = f"{decision['event']} hook {hook['name']} ({hook['source']})"
         yield f"              {name}: {hook['decision']} in {took}{why}"
     if decision.get("becomes"):
-        yield f"              - {visible_json(decision['before'])}"
-        yield f"              + {visible_json(decision['after'])}"
+        yield f"              - {to_visible_json(decision['before'])}"
+        yield f"              + {to_visible_json(decision['after'])}"
 
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
 def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     status = run.status + (f" ({run.end_reason})" if run.end_reason else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
-    yield f"  {one_line(run.title)}"
+    yield f"  {to_one_line(run.title)}"
     where = abbreviate_home(run.workspace)
     times = f"started {format_age(run.created)} · changed {format_age(run.updated)}"
     yield f"  in {where} · {times} · step {run.step}"
@@ -181,7 +181,7 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
     if waits := client.missing_worker_line([run]):
         yield paint(f"  {waits}", "red")
     if run.error:
-        yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
+        yield paint(f"  {to_one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _output_lines(client, run, paint),
         _label_first_line("left", _undelivered_lines(client, run)),
@@ -256,7 +256,7 @@ def _reason_lines(client: Client, run: str) -> Iterator[str]:
     shown = ""
     for found in client.route_reasons(run):
         if label := _LABELS.get(found.node, ""):
-            yield f"{label if label != shown else '':<8}{one_line(found.reason, 400)} (step {found.step})"
+            yield f"{label if label != shown else '':<8}{to_one_line(found.reason, 400)} (step {found.step})"
             shown = label
 
 
@@ -299,7 +299,7 @@ def _plan_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     stands = done if state.get("approved_plan") else state.get("plan_phase", "")
     yield f"plan    {state.get('plan_file') or 'not written yet'} · {paint(stands, 'bold')}"
     for step in todo:
-        yield f"        {paint('✓', 'green') if step['done'] else '·'} {one_line(step['text'], 100)}"
+        yield f"        {paint('✓', 'green') if step['done'] else '·'} {to_one_line(step['text'], 100)}"
     if following:
         yield f"        carried out by run {following}: interlock show {following}"
 
@@ -313,7 +313,7 @@ def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
         yield f"{how} run {run.parent}: interlock show {run.parent}"
     below = (r for r in client.runs(parent=run.run) if r.subtask)
     for task in sorted(below, key=lambda r: r.created):
-        yield f"requested {task.run} · {task.status} · {one_line(task.title, 80)}"
+        yield f"requested {task.run} · {task.status} · {to_one_line(task.title, 80)}"
 
 
 def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
         who = f" by {item['by']}" if item["by"] else ""
         word = "".join(describe_choice(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
-        yield line + (f" “{one_line(words, 60)}”" if words else "")
+        yield line + (f" “{to_one_line(words, 60)}”" if words else "")
 
 
 def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
@@ -368,7 +368,7 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
     messages = client.read_messages(run, state)
     if as_json:
         return print_json({"run": run, "step": step, "state": state, "messages": _message_fields(messages)})
-    print_table([(key, one_line(str(value), 100)) for key, value in state.items()])
+    print_table([(key, to_one_line(str(value), 100)) for key, value in state.items()])
     result_paint().print_line()
     for message in messages:
         _show_message(message, 2000)
@@ -398,7 +398,7 @@ def _show_message(message: "Message", limit: int | None) -> None:
     paint = result_paint()
     paint.print_line(f"{message.role}: {text[:limit]}{cut_off}", keeps_lines=True)
     for call in message.tool_calls:
-        paint.print_line(f"  calls {call.name} {one_line(str(call.args), 100)}")
+        paint.print_line(f"  calls {call.name} {to_one_line(str(call.args), 100)}")
 
 
 def _report_damage(client: Client, run: str, as_json: bool) -> int:

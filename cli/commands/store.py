@@ -23,10 +23,10 @@ from interlock.cli.render.output import (
     format_count,
     format_dollars,
     format_duration,
-    one_line,
     print_json,
     print_table,
     remark_paint,
+    to_one_line,
 )
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
@@ -92,7 +92,7 @@ def _prune_runs(args: Args) -> None:
             {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
         )
     rows = [
-        (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, one_line(one.title))
+        (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, to_one_line(one.title))
         for one in gone
     ]
     print_table(rows, ("run", "changed", "size", "why", "what") if rows else ())

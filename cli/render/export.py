@@ -17,8 +17,8 @@ from interlock.cli.render.output import (
     format_duration,
     format_node_path,
     is_diff,
-    one_line,
     shorten,
+    to_one_line,
 )
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call, Client, Options, RunRow
@@ -33,7 +33,7 @@ from interlock.state.context import UNDONE
 from interlock.state.entry_points import has_part
 from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
-from interlock.state.text import escape_controls, json_text, visible, visible_json
+from interlock.state.text import escape_controls, make_visible, to_json_text, to_visible_json
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -68,7 +68,7 @@ def _open_request_lines(run: str) -> list[str]:
     lines: list[str] = []
     for nth, request in enumerate(requests, 1):
         lines += [
-            f"{nth}. {one_line(request_headline(request.fields), 60)}",
+            f"{nth}. {to_one_line(request_headline(request.fields), 60)}",
             *_wrap_reason(request.fields["reason"]),
         ]
     if not lines:
@@ -80,7 +80,7 @@ def _open_request_lines(run: str) -> list[str]:
 def _wrap_reason(text: str) -> list[str]:
     indent = "\u00a0" * 4
     return wrap(
-        one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
+        to_one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
     )
 
 
@@ -88,7 +88,7 @@ def export_run(run: RunRow, export_format: str) -> str:
     """A run's export as html, md or json."""
     record = Client.for_this_user().export_record(run.run)
     if export_format == "json":
-        return visible_json(record, 2) + "\n"
+        return to_visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
         workflow = Client(options).load_workflow(run.workflow, with_own_nodes=True)
@@ -127,7 +127,7 @@ class Part(NamedTuple):
 
 def render_html_page(record: Record, svg: str) -> str:
     """Return the run as an HTML page. `svg`: its diagram; empty: none."""
-    title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
+    title = escape(f"Run {record['run']}: {to_one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     drawing = svg[svg.index("<svg") :] if svg else ""
     body = "\n".join(_part_to_html(part, drawing) for part in _run_parts(record))
@@ -159,7 +159,7 @@ def _run_parts(record: Record) -> Iterator[Part]:
         yield Part("block", request["preview"])
     yield from _conversation_parts(record)
     if record["state"]:
-        yield from (Part("heading", "State"), Part("block", json_text(record["state"], 2)))
+        yield from (Part("heading", "State"), Part("block", to_json_text(record["state"], 2)))
     if record["diff"]:
         yield from (Part("heading", "Files"), Part("block", record["diff"]))
     yield from _table_parts(
@@ -241,7 +241,7 @@ def _read_calls(record: Record) -> Iterator[tuple[Call, Record]]:
 def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
     started = f"{format_clock(call.started)}: started" if call.started else ""
     lines = (Part("soft", line) for line in (deciders_line(call), started, call.summary) if line)
-    blocks = (Part("block", visible_json(call.args, 2)), Part("block", entry["diff"] or output))
+    blocks = (Part("block", to_visible_json(call.args, 2)), Part("block", entry["diff"] or output))
     about = f"{number}. {call.tool} {brief_arguments(call.args)} · {call_status(call)}"
     return Part("folded", about, inside=(*lines, *blocks))
 
@@ -338,7 +338,7 @@ _LINE = re.compile(r"[\r\n]")
 
 def _escape_text(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
-    return escape(escape_controls(text) if _LINE.search(text) else visible(text))
+    return escape(escape_controls(text) if _LINE.search(text) else make_visible(text))
 
 
 def _markdown_to_html(text: str) -> str:
@@ -356,7 +356,7 @@ def _markdown_parser() -> "MarkdownIt":
 
 def _escape_name(text: str) -> str:
     """What a model or a file names, escaped to plain text on one line."""
-    return escape(one_line(text))
+    return escape(to_one_line(text))
 
 
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
@@ -387,7 +387,7 @@ _MARKUP = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*{}\[\]<>#|!&~]")
 
 def _escape_markdown(text: str) -> str:
     """One line that Markdown shows as it stands."""
-    return _MARKUP.sub(r"\\\g<0>", one_line(text))
+    return _MARKUP.sub(r"\\\g<0>", to_one_line(text))
 
 
 def _code_block_lines(text: str, kind: str) -> Iterator[str]:

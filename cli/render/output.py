@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from interlock.services.process.stdout import own_stdout
 from interlock.state.clock import unix_time
 from interlock.state.text import abbreviate_home as abbreviate_home
-from interlock.state.text import diff_stat as diff_stat
-from interlock.state.text import escape_controls, visible, visible_json
+from interlock.state.text import escape_controls, make_visible, to_visible_json
 from interlock.state.text import format_amount as format_amount
 from interlock.state.text import format_count as format_count
+from interlock.state.text import format_diff_stat as format_diff_stat
 from interlock.state.text import format_duration as format_duration
 from interlock.state.text import is_diff as is_diff
-from interlock.state.text import one_line as one_line
 from interlock.state.text import shorten as shorten
+from interlock.state.text import to_one_line as to_one_line
 
 if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
@@ -90,7 +90,9 @@ class Paint:
         `keeps_lines`: the text has several lines, and only harmful characters are escaped.
         """
         parts = _OURS.split(line) if self.has_colours else [line]
-        shown = [escape_controls(p) if keeps_lines else visible(p).replace("\n", "\\n") for p in parts[::2]]
+        shown = [
+            escape_controls(p) if keeps_lines else make_visible(p).replace("\n", "\\n") for p in parts[::2]
+        ]
         colours = [*parts[1::2], ""]
         self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
 
@@ -153,7 +155,7 @@ def table_lines(
     `max_width_in_pipe`: the width that rows have to fit where there is no terminal; None: any.
     """
     table = [
-        [visible(cell).replace("\n", " ") for cell in row]
+        [make_visible(cell).replace("\n", " ") for cell in row]
         for row in ([header] if header else []) + list(rows)
     ]
     if not table:
@@ -172,7 +174,7 @@ def table_lines(
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
     stream = _result_stream()
-    stream.write(visible_json(value, indent) + "\n")
+    stream.write(to_visible_json(value, indent) + "\n")
     stream.flush()
 
 
@@ -193,7 +195,7 @@ def readable_lines(value: Any) -> list[str]:
     if isinstance(value, list):
         each = map(readable_lines, cast(list[Any], value))
         return [("  " if at else "- ") + line for lines in each for at, line in enumerate(lines)]
-    return value.splitlines() if isinstance(value, str) else [visible_json(value)]
+    return value.splitlines() if isinstance(value, str) else [to_visible_json(value)]
 
 
 def _named_value_lines(name: str, part: Any) -> list[str]:
@@ -205,7 +207,7 @@ def _named_value_lines(name: str, part: Any) -> list[str]:
 
 def print_warnings(warnings: Iterable[str]) -> None:
     for line in warnings:
-        remark_paint().print_line(f"warning: {one_line(line)}")
+        remark_paint().print_line(f"warning: {to_one_line(line)}")
 
 
 def close_stdout() -> None:
@@ -225,7 +227,7 @@ def notify_terminal(event: "NotificationEvent", stream: TextIO) -> None:
     """Notify that a run waits, by the bell or a desktop notification (OSC 9 or 777); on a terminal only."""
     if not stream.isatty():
         return
-    title, message = (visible(" ".join(text.split())) for text in (event.title, event.message))
+    title, message = (make_visible(" ".join(text.split())) for text in (event.title, event.message))
     sequences = {
         "bell": "\a",
         "osc9": f"\x1b]9;{title}: {message}\a",

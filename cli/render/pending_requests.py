@@ -10,9 +10,9 @@ from interlock.cli.render.output import (
     Paint,
     format_count,
     is_diff,
-    one_line,
+    make_visible,
     shorten,
-    visible,
+    to_one_line,
 )
 from interlock.engine.client import state_home
 from interlock.engine.client.requests import (
@@ -46,7 +46,7 @@ def pending_request_lines(
     count = len(requests)
     yield paint(f"Run {run} is waiting for {format_count(count, 'decision')}.", "bold", "yellow")
     if title:
-        yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
+        yield paint(f"  “{to_one_line(title, paint.width - 6)}”", "dim")
     grouped = set[str]()
     for number, request in enumerate(requests, 1):
         if request["id"] in grouped:
@@ -122,7 +122,7 @@ def _grouped_outcome_lines(
     requests: Sequence[Request], paint: Paint, limit: int | None, hidden_hint: str
 ) -> Iterator[str]:
     """Unknown outcomes of one effect, a line each."""
-    name = one_line(requests[0]["tool_name"], HEADLINE)
+    name = to_one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
     yield f"  Why: {describe_request(requests[0]).why}"
     width = max(len(request_number_or_id(request)) for request in requests)
@@ -142,7 +142,7 @@ _OF_GROUP = 6
 
 
 def _preview_lines(text: str, paint: Paint, limit: int | None, hidden_hint: str) -> Iterator[str]:
-    lines = visible(text).splitlines()
+    lines = make_visible(text).splitlines()
     yield from (
         islice(coloured_diff_lines(text, paint), limit)
         if paint.has_colours and is_diff(text)
@@ -193,7 +193,7 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
             rows.append((label, f"{start} --approve {name} {flag}"))
         elif way.choice == "modify":
             keys = ("plan", "approval_mode") if plan_under_review(request) else request["args"]
-            how = f"(in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})"
+            how = f"(in your editor; or {name}=JSON: {', '.join(map(to_one_line, keys))})"
             rows.append(("change it", f"{start} --edit {name}   {how}"))
         elif way.choice == "reject":
             rows.append(("reject", f"{start} --reject {name} --reason 'why'"))

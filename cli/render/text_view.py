@@ -15,11 +15,11 @@ from interlock.cli.render.output import (
     format_count,
     format_duration,
     notify_terminal,
-    one_line,
     redact_secrets,
     result_paint,
     shorten,
     strip_terminal_codes,
+    to_one_line,
     write_json,
 )
 from interlock.cli.render.pending_requests import pending_request_lines
@@ -133,12 +133,12 @@ class TextView(View):
             self._end_view()
             self._print_answer(outcome)
             for warning in [w for w in outcome.warnings if w not in self._warned]:
-                self._print_line(self._paint(f"warning: {one_line(warning)}", "yellow"))
+                self._print_line(self._paint(f"warning: {to_one_line(warning)}", "yellow"))
             if outcome.status == "waiting":
                 self._print_pending_requests(outcome)
             elif outcome.error:
                 kind, message = outcome.error.get("type", "error"), outcome.error.get("message", "")
-                self._print_line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
+                self._print_line(self._paint(f"interlock: {to_one_line(message)} ({kind})", "red"))
             elif outcome.exit_code:
                 self._print_line(f"interlock: the run stopped: {outcome.status.replace('_', ' ')}")
             way = outcome.resume_command
@@ -179,7 +179,7 @@ class TextView(View):
                 event.message not in self._warned
             ):  # each drive of a run begins with its warnings
                 self._warned.add(event.message)
-                self._print_line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
+                self._print_line(self._paint(f"{event.severity}: {to_one_line(event.message)}", "yellow"))
             case NotificationEvent():
                 notify_terminal(event, sys.stderr)
             case _:
@@ -306,7 +306,7 @@ class ToolCallPrinter:
     def print_agent(self, event: AgentStart | AgentEnd) -> None:
         if isinstance(event, AgentStart):
             self._line(
-                self._cut_to_width(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}")
+                self._cut_to_width(f"{self._paint('▸', 'cyan')} {event.agent}: {to_one_line(event.task)}")
             )
         else:
             self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end_line(event)}")
@@ -316,7 +316,7 @@ class ToolCallPrinter:
         self._calls[event.agent, event.tool_id] = RunningCall(call_summary_line(event))
 
     def print_output(self, event: ToolOutput) -> None:
-        call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
+        call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(to_one_line(event.tool_id)))
         if not call.lines and not call.partial:
             self._line(self._paint("● ", "cyan") + self._cut_to_width(call.summary))
         for line in call.add_output(event.text):

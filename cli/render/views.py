@@ -12,7 +12,7 @@ from interlock.cli.render.output import write_json
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
-from interlock.state.text import visible_json
+from interlock.state.text import to_visible_json
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -104,7 +104,7 @@ class StreamJsonView(View):
         with self._lock:
             if not self._ended:
                 line = {"type": value.pop("type"), "timestamp": self._now(), **value}
-                self._waiting.append(visible_json(line) + "\n")
+                self._waiting.append(to_visible_json(line) + "\n")
                 self._ended = is_last
         if is_last:
             self.flush()

@@ -8,7 +8,7 @@ from typing import Literal
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import extractOne
 
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 Kind = Literal["file", "hunk", "same", "removed", "added", "note"]
 Pieces = tuple[tuple[str, bool], ...]
@@ -44,7 +44,7 @@ def parse_diff(diff: str) -> Iterator[DiffLine]:
     removed: list[str] = []
     added: list[str] = []
     old = new = 0
-    for line in visible(diff).split("\n"):
+    for line in make_visible(diff).split("\n"):
         sign = line[:1]
         removes, adds = sign == "-" and left > 0, sign == "+" and right > 0
         if not adds and (added or not removes):

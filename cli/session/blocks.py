@@ -13,8 +13,8 @@ from interlock.cli.render.output import (
     format_amount,
     format_count,
     format_duration,
-    one_line,
     strip_terminal_codes,
+    to_one_line,
 )
 from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
 from interlock.cli.session.session_wording import reword_for_session
@@ -33,7 +33,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.task import parse_steps_of_todos
+from interlock.state.task import parse_todo_steps
 from interlock.state.text import escape_controls
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def _printed_output_lines(output: RunningCall, call_id: str) -> Iterator[Text]:
     for line in output.head:
         yield _output_line(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {format_count(output.left_out, 'line')}: /show --call {one_line(call_id)}", "dim")
+        yield Text(
+            f"  │ … {format_count(output.left_out, 'line')}: /show --call {to_one_line(call_id)}", "dim"
+        )
     for line in output.tail:
         yield _output_line(line)
 
@@ -173,7 +175,7 @@ def todos_in_call(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
-        return parse_steps_of_todos(todos)
+        return parse_todo_steps(todos)
     if event.tool_name == "write_todos" and isinstance(todos, list):
         return [todo for todo in todos if isinstance(todo, dict)]
     return None
@@ -190,7 +192,7 @@ def todo_lines(todos: Sequence[Todo], limit: int) -> list[Text]:
         mark, style = _MARKS.get(status, ("○", "dim"))
         words = {"completed": "dim", "cancelled": "dim strike", "in_progress": "strong"}.get(status, "")
         lines.append(
-            Text.assemble("  ", (mark, style), " ", (one_line(str(todo.get("description", ""))), words))
+            Text.assemble("  ", (mark, style), " ", (to_one_line(str(todo.get("description", ""))), words))
         )
     return lines
 
@@ -200,7 +202,7 @@ def ending_lines(event: Result, tokens: int) -> Iterator[Text]:
     if event.status in ENDED_WELL or event.status == "waiting":
         return
     told = str((event.error or {}).get("message", ""))
-    message = one_line(reword_for_session(told))
+    message = to_one_line(reword_for_session(told))
     kind = str((event.error or {}).get("type", ""))
     facts = [*_usage_facts(event.stats, tokens)]
     if event.status == "cancelled":
@@ -229,11 +231,11 @@ def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
 
 def thought_headline(thought: str) -> str:
     """A thought's title, else its first sentence."""
-    text = one_line(escape_controls(thought))
+    text = to_one_line(escape_controls(thought))
     if text.startswith("**") and "**" in text[2:]:
         return text[2:].partition("**")[0].strip()
     first = next((line for line in escape_controls(thought).splitlines() if line.strip()), "")
-    return one_line(first.strip("*# "), 100)
+    return to_one_line(first.strip("*# "), 100)
 
 
 _FRAMES, _FRAME_S = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", 0.1
@@ -283,7 +285,7 @@ class DriveProgress:
         """Record that a call was requested, started, or printed something."""
         key = (event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
-            call = self._calls.setdefault(key, _make_call(event.agent, one_line(event.tool_id), now))
+            call = self._calls.setdefault(key, _make_call(event.agent, to_one_line(event.tool_id), now))
             call.started = True
             call.printed.add_output(event.text)
             return
@@ -292,7 +294,7 @@ class DriveProgress:
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
-            agent.doing = one_line(event.summary or event.tool_name)
+            agent.doing = to_one_line(event.summary or event.tool_name)
             agent.calls += call.started
 
     def end_call(self, event: ToolResultEvent) -> RunningCall | None:
@@ -303,7 +305,7 @@ class DriveProgress:
         return call.printed if call else None
 
     def record_agent(self, event: AgentStart, now: float) -> None:
-        self._agents[event.agent] = _Agent(one_line(event.name), now, one_line(event.task))
+        self._agents[event.agent] = _Agent(to_one_line(event.name), now, to_one_line(event.task))
 
     def end_agent(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
@@ -345,7 +347,7 @@ class DriveProgress:
         calls = [call for call in self._calls.values() if call.started]
         if not calls:
             return ""
-        what = clip_to_width(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
+        what = clip_to_width(Text(to_one_line(calls[-1].printed.summary)), _RUNNING).plain
         return f"{what} {format_elapsed(now - calls[-1].since)}"
 
     def spinner_line(self, width: int, now: float) -> Text:
@@ -360,7 +362,7 @@ class DriveProgress:
 
 def describe_model_stage(event: Asking) -> str:
     """What a model does before its first word."""
-    model = one_line(event.model.rpartition("/")[2], 40)
+    model = to_one_line(event.model.rpartition("/")[2], 40)
     size = f"{format_amount(event.tokens)} tokens"
     texts = {
         "connecting": f"connecting to {model}",

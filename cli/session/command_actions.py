@@ -12,7 +12,7 @@ from rich.text import Text
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal
 from interlock.cli.render.export import usage_lines
-from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, one_line
+from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, to_one_line
 from interlock.cli.session.external_programs import show_command_output, split_shell_words
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
@@ -238,7 +238,7 @@ def read_run_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[N
 
 def _picker_row_of_run(row: RunRow) -> Row:
     return Row(
-        one_line(row.title) or row.workflow,
+        to_one_line(row.title) or row.workflow,
         f"{row.status_text} · {format_age(row.updated)} · {row.run}",
         row.run,
     )
@@ -269,7 +269,7 @@ async def rewind_run(session: Session, argument: str) -> None:
     else:
         found = await to_thread(lambda: travel.list_prompts(session))
         rows = [
-            Row(one_line(p.text), f"step {p.before}" if p.before is not None else "the beginning", p)
+            Row(to_one_line(p.text), f"step {p.before}" if p.before is not None else "the beginning", p)
             for p in found
         ]
         chosen = await session.terminal.pick_row("Back to before which prompt?", rows)
@@ -300,7 +300,7 @@ async def undo_changes(session: Session, argument: str) -> None:
         about = call
         if not call:
             call, last = await to_thread(lambda: session.client.find_last_change(run))
-            about = f"the last change ({one_line(f'{last.tool} {brief_arguments(last.args)}', 60)})"
+            about = f"the last change ({to_one_line(f'{last.tool} {brief_arguments(last.args)}', 60)})"
         session.screen.show_note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unrestorable_line(run)):
         session.screen.show_note(unkept)

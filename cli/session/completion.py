@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from interlock.cli.render.output import one_line
+from interlock.cli.render.output import to_one_line
 from interlock.engine.client import load_folder_settings
 from interlock.services.files.workspace import open_workspace
 from interlock.state.errors import InterlockError
@@ -160,7 +160,7 @@ class SessionCompleter(Completer):
         if not space:
             names = list(known)
             for place in FuzzyNames(names).find_matching(name, _MOST):
-                about = one_line(known[names[place]].summary, 60)
+                about = to_one_line(known[names[place]].summary, 60)
                 yield Completion(f"/{names[place]}", -len(text), display_meta=about)
         elif name in known and (arguments := known[name].arguments):
             word = rest.rpartition(" ")[2]

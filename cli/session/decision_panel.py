@@ -14,7 +14,7 @@ from prompt_toolkit.key_binding import KeyPressEvent
 from rich.text import Text
 
 from interlock.cli.decisions import decide_with_edited_arguments
-from interlock.cli.render.output import Paint, is_diff, one_line, visible
+from interlock.cli.render.output import Paint, is_diff, make_visible, to_one_line
 from interlock.cli.render.pending_requests import request_lines
 from interlock.cli.session import blocks
 from interlock.cli.session.picker import MARK, truncate_to_width
@@ -260,7 +260,7 @@ def _lists_decided_together(requests: Sequence[Request]) -> Iterator[tuple[str, 
         if request["id"] not in listed and (others := find_alike_outcomes(request, requests[number:])):
             listed |= {other["id"] for other in others}
             yield (
-                f"{len(others) + 1} unknown outcomes of {one_line(request['tool_name'])}",
+                f"{len(others) + 1} unknown outcomes of {to_one_line(request['tool_name'])}",
                 [request, *others],
             )
 
@@ -306,7 +306,7 @@ def preview_lines(request: Request, width: int, limit: int | None = None) -> lis
     text = describe_request(request).preview
     if is_diff(text):
         return blocks.diff_lines(text, width, limit, f"[{_VIEW}]")
-    return [Text(line) for line in visible(text).splitlines()]
+    return [Text(line) for line in make_visible(text).splitlines()]
 
 
 def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text]:
@@ -327,7 +327,7 @@ def _headline_list(edits: Sequence[Request]) -> Iterator[str | tuple[str, Litera
 def _note_decisions(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
-        screen.show_note(f"▸ {all_of}{one_line(decision_text(panel.request, decisions[0]), 200)}")
+        screen.show_note(f"▸ {all_of}{to_one_line(decision_text(panel.request, decisions[0]), 200)}")
 
 
 _QUIET_S = 0.4

@@ -23,11 +23,11 @@ from rich.text import Text
 from interlock.cli.catalog import execute_command
 from interlock.cli.render.output import (
     format_duration,
-    one_line,
     redact_secrets,
     redirect_output,
     result_paint,
     strip_terminal_codes,
+    to_one_line,
 )
 from interlock.cli.render.workflow_results import result_lines
 from interlock.cli.session.session import Session
@@ -37,7 +37,7 @@ from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
-from interlock.state.text import find_cut_diff_line
+from interlock.state.text import find_cut_diff_notice
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
@@ -165,7 +165,7 @@ async def run_shell_line(session: Session, line: str) -> None:
         return
     began = loop.time()
     session.stop = lambda: _interrupt_process(process, loop)
-    session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {one_line(line)}"))
+    session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {to_one_line(line)}"))
     assert process.stdout is not None
     while data := await _read_output(process.stdout, process):
         session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
@@ -212,7 +212,7 @@ def _format_exit_code(code: int) -> str:
 def _show_shell_output(session: Session, line: str, text: str, facts: str) -> None:
     lines = [strip_terminal_codes(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
-    shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))
+    shown = Text.assemble(("! ", "prompt"), (to_one_line(line), "strong"), (f" · {facts}", "dim"))
     for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
         shown.append(f"\n  {part}", "")
     session.screen.show_renderable(shown)
@@ -327,7 +327,7 @@ def _read_current_text(request: Request, workspace: Path) -> str:
 
 def diff_sides(diff: str, current: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `current`, else its hunks alone, as when it is cut."""
-    if cut := find_cut_diff_line(diff):
+    if cut := find_cut_diff_notice(diff):
         was, becomes = _hunk_sides(diff)
         return was + cut, becomes + cut
     before: list[str] = []

@@ -20,7 +20,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from interlock.state.text import escape_controls, visible
+from interlock.state.text import escape_controls, make_visible
 
 _ANSI = ANSISyntaxTheme(
     {
@@ -309,4 +309,4 @@ def _link_pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str
 
 
 def _visible_url(node: SyntaxTreeNode, name: str) -> str:
-    return visible(str(node.attrs.get(name, "")))
+    return make_visible(str(node.attrs.get(name, "")))

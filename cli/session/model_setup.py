@@ -18,7 +18,7 @@ from interlock.cli.terminal import set_terminal_attributes
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
-from interlock.state.text import did_you_mean, format_count, visible
+from interlock.state.text import did_you_mean, format_count, make_visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -265,7 +265,7 @@ def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) ->
 
     def answers() -> str:
         model = _ask_for_model(models)
-        print(f"Trying {visible(model)} …")
+        print(f"Trying {make_visible(model)} …")
         first_model.send_server_test(base, key, model)
         return model
 
@@ -286,7 +286,7 @@ _WAYS = {
 
 def _ask_for_model(models: Sequence[str]) -> str:
     for number, name in enumerate(models[:_SHOWN], 1):
-        print(f"  {number:>2}  {visible(name)}")
+        print(f"  {number:>2}  {make_visible(name)}")
     if len(models) > _SHOWN:
         print(f"      … and {len(models) - _SHOWN} more")
 
@@ -298,7 +298,7 @@ def _ask_for_model(models: Sequence[str]) -> str:
         return text
 
     first = models[0] if models else ""
-    return _read_checked(f"Model [{visible(first)}] " if first else "Model: ", first, known)
+    return _read_checked(f"Model [{make_visible(first)}] " if first else "Model: ", first, known)
 
 
 def _store_choice(chosen: _Chosen, home: Path) -> None:
@@ -311,4 +311,4 @@ def _store_choice(chosen: _Chosen, home: Path) -> None:
 def _format_names(names: Sequence[str]) -> str:
     shown = list(dict.fromkeys(names))
     more = f", … ({len(shown) - _SHOWN} more)" if len(shown) > _SHOWN else ""
-    return ", ".join(map(visible, shown[:_SHOWN])) + more
+    return ", ".join(map(make_visible, shown[:_SHOWN])) + more

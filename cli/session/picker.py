@@ -16,7 +16,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.render.output import one_line
+from interlock.cli.render.output import to_one_line
 from interlock.cli.session.completion import FuzzyNames
 
 _MOST_LINES = 10
@@ -40,8 +40,8 @@ class Picker:
         self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._title, self._rows, self._width = title, rows, width
         self._names = FuzzyNames([f"{row.name} {row.about}" for row in rows])
-        self._longest = max((cell_len(one_line(row.name)) for row in rows), default=0)
-        self._longest_about = max((cell_len(one_line(row.about)) for row in rows), default=0)
+        self._longest = max((cell_len(to_one_line(row.name)) for row in rows), default=0)
+        self._longest_about = max((cell_len(to_one_line(row.about)) for row in rows), default=0)
         self._found = list(range(len(rows)))
         self._at = min(max(at, 0), max(len(rows) - 1, 0))
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._apply_filter())
@@ -104,8 +104,8 @@ class Picker:
     def _row_cells(self, row: Row, marked: bool) -> StyleAndTextTuples:
         """Names share a column; what describes them gets at least two fifths of the width."""
         width = self._width() - len(MARK) - 1
-        name = one_line(row.name)
-        about = _matching_passage(row, self._typed.text) or one_line(row.about)
+        name = to_one_line(row.name)
+        about = _matching_passage(row, self._typed.text) or to_one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
         name = truncate_to_width(name, column)
         hint = truncate_to_width(about, width - column - 2)
@@ -164,7 +164,7 @@ def _matching_passage(row: Row, typed: str) -> str:
         return ""
     for text in row.text:
         if (at := text.lower().find(wanted)) >= 0:
-            return f"…{one_line(text[max(at - _AROUND, 0) : at + 200])}"
+            return f"…{to_one_line(text[max(at - _AROUND, 0) : at + 200])}"
     return ""
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import RenderableType
 from rich.text import Text
 
-from interlock.cli.render.output import one_line
+from interlock.cli.render.output import to_one_line
 from interlock.cli.session import blocks
 from interlock.cli.session.blocks import DriveProgress
 from interlock.cli.session.markdown import MarkdownStream
@@ -251,7 +251,7 @@ class Screen:
                 self._show_result(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
-                text = f"{event.severity}: {one_line(reword_for_session(event.message))}"
+                text = f"{event.severity}: {to_one_line(reword_for_session(event.message))}"
                 self._show_line(text, "warn" if event.severity == "warning" else "bad")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)
@@ -367,7 +367,7 @@ class Screen:
         self._append_block((part for line in ending for part in wrap_hanging(line, self.width)), "line")
         for warning in event.warnings:
             if warning not in self._warned:
-                self._show_line(f"warning: {one_line(warning)}", "warn")
+                self._show_line(f"warning: {to_one_line(warning)}", "warn")
         self.end_drive()
 
     def _set_activity(self, what: str) -> None:

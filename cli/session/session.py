@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from interlock.cli.decisions import edit_in_editor
-from interlock.cli.render.output import one_line, redact_secrets
+from interlock.cli.render.output import redact_secrets, to_one_line
 from interlock.cli.session.picker import Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session_wording import reword_for_session
@@ -104,7 +104,7 @@ class _TerminalFront:
 
     def notice(self, notice: Notice, /) -> None:
         if notice.kind in ("problem", "unsent"):
-            self._screen.show_note(one_line(redact_secrets(reword_for_session(notice.text))), "bad")
+            self._screen.show_note(to_one_line(redact_secrets(reword_for_session(notice.text))), "bad")
         else:
             said = _SAID.get(notice.kind, "{text}") if notice.run else "{text}"
             self._screen.show_note(said.format(text=notice.text, run=notice.run))

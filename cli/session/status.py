@@ -7,7 +7,7 @@ from pathlib import Path
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.render.output import format_amount, one_line
+from interlock.cli.render.output import format_amount, to_one_line
 from interlock.cli.session.picker import truncate_to_width
 from interlock.cli.session.session import Session
 from interlock.engine.client.context_window import known_window
@@ -74,7 +74,7 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
         (
             6,
             "class:model",
-            truncate_to_width(one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
+            truncate_to_width(to_one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
         ),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),
         (
@@ -87,7 +87,7 @@ def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
         (
             2,
             "class:dim",
-            f"⎇ {truncate_to_width(one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else "",
+            f"⎇ {truncate_to_width(to_one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else "",
         ),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
     ]

@@ -33,7 +33,7 @@ from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_tool_name
 from interlock.state.run import HookEvent
 from interlock.state.text import did_you_mean, first_validation_error
-from interlock.state.tooling import Ended, Tool
+from interlock.state.tooling import ProcessEnd, Tool
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
 
@@ -226,7 +226,7 @@ class _InputRecorder(SupervisedProcesses):
         super().__init__(**kwargs)
         self.inputs: dict[str, Any] = {}
 
-    async def run(self, argv: Sequence[str], **kwargs: Any) -> Ended:
+    async def run(self, argv: Sequence[str], **kwargs: Any) -> ProcessEnd:
         self.inputs[argv[-1]] = json.loads(kwargs["stdin"])
         return await super().run(argv, **kwargs)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.state.context import MEMORY
-from interlock.state.messages import Message, TextPart, estimate_message
+from interlock.state.messages import Message, TextPart, estimate_message_tokens
 from interlock.state.text import estimate_tokens
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def _message_sources(message: Message) -> Iterator[tuple[str, int]]:
                 estimate_tokens(text),
             )
     elif message.role == "tool":
-        yield f"results of {message.name or 'tools'}", estimate_message(message)
+        yield f"results of {message.name or 'tools'}", estimate_message_tokens(message)
     else:
         others = {"system": "system prompt", "assistant": "answers and calls"}
-        yield others.get(message.role) or _ORIGINS.get(message.origin, "notes"), estimate_message(message)
+        yield (
+            others.get(message.role) or _ORIGINS.get(message.origin, "notes"),
+            estimate_message_tokens(message),
+        )

@@ -18,7 +18,7 @@ from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
 from interlock.state.settings import Settings
-from interlock.state.text import did_you_mean, visible
+from interlock.state.text import did_you_mean, make_visible
 
 _GEMINI = "gemini"
 
@@ -192,7 +192,7 @@ def _model_row(name: str, settings: Settings, facts: ModelFacts) -> dict[str, An
     first = prices[0] if prices else None
     shown = f"{first.input:g} / {first.output:g}" if first else None
     return {
-        "model": visible(name),
+        "model": make_visible(name),
         "window": window,
         "window_known": told,
         "output": able.output,

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.engine.read.calls import Call
 from interlock.state.clock import unix_time
-from interlock.state.text import format_duration, one_line
+from interlock.state.text import format_duration, to_one_line
 
 _CHOICES = {
     "proceed_once": "once",
@@ -54,11 +54,11 @@ def _policy_line(decision: DecisionRow) -> str:
         giver = f", by {decision['who']}" if decision.get("who") else ""
         return f"allowed by an earlier always ({decision['rule'].removeprefix('session: ')}{giver})"
     verb = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[decision["decision"]]
-    return f"{verb} by {one_line(decision['rule'])}"
+    return f"{verb} by {to_one_line(decision['rule'])}"
 
 
 def _hook_line(decision: DecisionRow) -> str:
-    word, reason = decision["decision"], one_line(str(decision.get("reason", "")), _REASON)
+    word, reason = decision["decision"], to_one_line(str(decision.get("reason", "")), _REASON)
     why = f": {reason}" if reason else ""
     if word == "ask":
         return f"{decision['who']} asked for a person{why}"
@@ -72,7 +72,7 @@ def _hook_line(decision: DecisionRow) -> str:
 
 def _person_line(decision: DecisionRow) -> str:
     choice, kind = str(decision["decision"]), str(decision.get("request", "")).rsplit(":", 2)[-2:-1]
-    words = one_line(str(decision.get("said", "")), _REASON)
+    words = to_one_line(str(decision.get("said", "")), _REASON)
     at = (
         f"by {decision.get('who') or 'somebody'} at {format_clock(decision.get('said_at') or decision['at'])}"
     )

@@ -24,18 +24,18 @@ from interlock.state.events import (
     Undone,
 )
 from interlock.state.loop_check import RAN_ON
-from interlock.state.text import diff_stat, format_count, format_duration, one_line
+from interlock.state.text import format_count, format_diff_stat, format_duration, to_one_line
 
 
 def call_summary_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """The call's summary, with the sub-agent that made it."""
     summary = event.summary or event.tool_name
-    return one_line(f"{event.agent} › {summary}" if event.agent else summary)
+    return to_one_line(f"{event.agent} › {summary}" if event.agent else summary)
 
 
 def call_facts(event: ToolResultEvent) -> Iterator[str]:
     """Facts about a finished call, besides what it was."""
-    yield from filter(None, (diff_stat(event.diff), event.exit or _failure_reason(event)))
+    yield from filter(None, (format_diff_stat(event.diff), event.exit or _failure_reason(event)))
     if event.duration_ms >= 100:
         yield format_duration(event.duration_ms / 1000)
 
@@ -43,12 +43,12 @@ def call_facts(event: ToolResultEvent) -> Iterator[str]:
 def _failure_reason(event: ToolResultEvent) -> str:
     if event.status == "success":
         return ""
-    return one_line((event.error or {}).get("message") or event.output or event.status)
+    return to_one_line((event.error or {}).get("message") or event.output or event.status)
 
 
 def custom_event_line(event: CustomEvent) -> str:
     """What a node of somebody's own graph wrote to its stream, in one line."""
-    return one_line(
+    return to_one_line(
         event.data if isinstance(event.data, str) else json.dumps(event.data, ensure_ascii=False), 300
     )
 
@@ -62,30 +62,30 @@ def event_notice_line(event: Event, verbose: bool) -> str:
     """The event's notice in one line; empty: none."""
     match event:
         case Retry():
-            reason = one_line(event.reason)
+            reason = to_one_line(event.reason)
             return f"… asking again in {format_duration(event.delay_s)}: {reason} (attempt {event.attempt})"
         case InvalidStream():
-            return f"… the answer was incomplete: {one_line(event.reason)}"
+            return f"… the answer was incomplete: {to_one_line(event.reason)}"
         case LoopDetected():
             then = "the model is told to try another way" if event.count == 1 else "the run stops"
             what = "" if event.kind in RAN_ON else "loop detected: "
-            return f"… {what}{one_line(event.detail, 300)}; {then}"
+            return f"… {what}{to_one_line(event.detail, 300)}; {then}"
         case ChatCompressed():
             return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
         case RouteEvent() if verbose or event.strategy == "fallback":
-            return f"… {event.model} answers, chosen by {event.strategy}: {one_line(event.reason, 300)}"
+            return f"… {event.model} answers, chosen by {event.strategy}: {to_one_line(event.reason, 300)}"
         case HelperFailed() if verbose:
-            return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+            return f"… the helper {event.role} gave no answer: {to_one_line(event.reason, 300)}"
         case Undone():
-            return "\n".join(f"↶ {one_line(line, 400)}" for line in event.content.splitlines())
+            return "\n".join(f"↶ {to_one_line(line, 400)}" for line in event.content.splitlines())
         case HandOver():
             return f"▸ run {event.run} carries on from here ({event.workflow})"
         case AgentBlocked():
             begin = "not done yet" if event.by == "check" else "a hook refused"
-            return f"… {begin}: {one_line(event.reason, 300)}"
+            return f"… {begin}: {to_one_line(event.reason, 300)}"
         case HookRan() if verbose:
-            why = f": {one_line(event.reason, 300)}" if event.reason else ""
-            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{why}"
+            why = f": {to_one_line(event.reason, 300)}" if event.reason else ""
+            return f"… hook {to_one_line(event.name, 80)} of {event.event}, {event.decision}{why}"
         case NodeStart() if verbose:
             return f"› {event.workflow}.{event.node}"
         case CustomEvent() if verbose:

@@ -29,7 +29,7 @@ from interlock.engine.store.workspaces import note_undone
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
-from interlock.state.text import join_some, one_line
+from interlock.state.text import join_up_to, to_one_line
 
 _NAMED = 20
 """Files named to the model."""
@@ -136,7 +136,7 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
         what = "the changes of this run"
         if call is not None:
             undone = find_call(list_calls(home, run.run), call, run.run)
-            what = one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
+            what = to_one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
         note_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
 
@@ -145,7 +145,7 @@ def _describe_changes(changes: Sequence[FileChange]) -> str:
     """`: D new.py, M old.py`, and what the marks mean."""
     if not changes:
         return "; no file changed"
-    named = join_some([f"{change.mark} {change.path}" for change in changes], _NAMED)
+    named = join_up_to([f"{change.mark} {change.path}" for change in changes], _NAMED)
     meant = ", ".join(f"{mark}: {_MEANT[mark]}" for mark in sorted({change.mark for change in changes}))
     return f": {named} ({meant})"
 

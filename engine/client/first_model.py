@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS
-from interlock.state.text import as_object
+from interlock.state.text import dict_or_empty
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -81,7 +81,7 @@ def list_served_models(base: str, key: str) -> tuple[str, list[str]]:
             raise
         base = f"{base}/v1"
         found = fetch_json(f"{base}/models", headers)
-    return base, [str(one["id"]) for one in map(as_object, found.get("data", [])) if "id" in one]
+    return base, [str(one["id"]) for one in map(dict_or_empty, found.get("data", [])) if "id" in one]
 
 
 def send_server_test(base: str, key: str, model: str) -> None:

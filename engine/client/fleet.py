@@ -26,7 +26,7 @@ from interlock.engine.store.runs import new_run_id, set_run_error
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.repository import Repository
-from interlock.state.text import did_you_mean, format_duration, join_some
+from interlock.state.text import did_you_mean, format_duration, join_up_to
 
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -87,7 +87,7 @@ def undelivered_files_line(delivery: Delivery) -> str:
     """The files that nothing delivers, and why; empty: there are none."""
     if not delivery.left_behind:
         return ""
-    named = join_some([*map(repr, delivery.left_behind)], _NAMED)
+    named = join_up_to([*map(repr, delivery.left_behind)], _NAMED)
     return f"{named} (ignored by git, private or over 20 MB)"
 
 

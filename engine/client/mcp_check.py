@@ -21,7 +21,7 @@ from interlock.services.mcp import (
     sign_in_with_browser,
 )
 from interlock.state.errors import RunError, UserError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 
 class McpCheck:
@@ -43,7 +43,7 @@ class McpCheck:
             await servers.wait_until_ready(server)
             took = round((time.monotonic() - began) * 1000)
             views = [
-                view for view in servers.server_views() if server is None or view.name == visible(server)
+                view for view in servers.server_views() if server is None or view.name == make_visible(server)
             ]
         finally:
             await servers.close()

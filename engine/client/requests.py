@@ -9,7 +9,7 @@ from interlock.engine.options import Decision
 from interlock.engine.read import check_edited_arguments
 from interlock.engine.store.queries import parse_request_id
 from interlock.state.errors import UserError
-from interlock.state.text import diff_stat, is_diff, one_line, shorten, visible
+from interlock.state.text import format_diff_stat, is_diff, make_visible, shorten, to_one_line
 
 if TYPE_CHECKING:
     from interlock.state.calls import Choice
@@ -121,15 +121,15 @@ _TEST_LABELS: "Mapping[Choice, str]" = {
 
 def describe_request(request: Request) -> RequestView:
     given: Mapping[str, str] = request.get("always") or {}
-    always = {choice: one_line(what) for choice, what in given.items()}
+    always = {choice: to_one_line(what) for choice, what in given.items()}
     saved = always.pop(SAVED, "")
     here = tuple(what for what in dict.fromkeys(always.values()) if what)
     parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
     return RequestView(
         headline=request_headline(request),
         is_unknown=request["kind"] == "outcome",
-        note=one_line(str(request.get("note") or "")),
-        why=one_line(request["reason"]),
+        note=to_one_line(str(request.get("note") or "")),
+        why=to_one_line(request["reason"]),
         agent=str(request.get("agent") or ""),
         preview=_shown_preview(request),
         shows="plan" if plan_under_review(request) else "diff" if is_diff(request["preview"]) else "text",
@@ -147,9 +147,9 @@ def request_headline(request: Request) -> str:
         questions: Sequence[Request] = request.get("questions") or [{}]
         first = questions[0].get("question") or request["preview"] or request["reason"]
         more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
-        return f"question: {one_line(f'{first}{more}')}"
-    stat = diff_stat(request["preview"])
-    name = "changed tests:" if is_about_changed_tests(request) else one_line(request["tool_name"], _NAME)
+        return f"question: {to_one_line(f'{first}{more}')}"
+    stat = format_diff_stat(request["preview"])
+    name = "changed tests:" if is_about_changed_tests(request) else to_one_line(request["tool_name"], _NAME)
     about = f"{name} {brief_arguments(request['args'])}"
     return about + (f" ({stat})" if stat else "")
 
@@ -157,7 +157,7 @@ def request_headline(request: Request) -> str:
 def brief_arguments(args: Mapping[str, Any]) -> str:
     """What a call is about: its file, command or address, else all of its arguments."""
     target = next((args[key] for key in _TARGETS if args.get(key)), None)
-    return one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
+    return to_one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
 
 
 def plan_under_review(request: Request) -> str:
@@ -178,7 +178,7 @@ def request_number_or_id(request: Request) -> str:
 def _shown_preview(request: Request) -> str:
     if request["kind"] == "question":
         return ""
-    lines = visible(request["preview"]).splitlines()
+    lines = make_visible(request["preview"]).splitlines()
     says_all = lines == [brief_arguments(request["args"])] and lines[0] in shorten(
         request_headline(request), HEADLINE
     )
@@ -186,20 +186,20 @@ def _shown_preview(request: Request) -> str:
 
 
 def _read_part(part: Mapping[str, str]) -> Part:
-    text = one_line(part["text"], _NAME)
-    return Part(text, part["decision"], one_line(part["reason"].removeprefix(f"`{part['text']}` ")))
+    text = to_one_line(part["text"], _NAME)
+    return Part(text, part["decision"], to_one_line(part["reason"].removeprefix(f"`{part['text']}` ")))
 
 
 def _read_questions(request: Request) -> Iterator[Question]:
     found: Sequence[Request] = request.get("questions") or () if request["kind"] == "question" else ()
     for question in found:
         options: Sequence[Any] = question.get("options") or ()
-        yield Question(visible(str(question.get("question", ""))), tuple(map(_read_option, options)))
+        yield Question(make_visible(str(question.get("question", ""))), tuple(map(_read_option, options)))
 
 
 def _read_option(option: Any) -> Option:
     fields: Request = cast("Request", option) if isinstance(option, Mapping) else {"label": option}
-    return Option(one_line(str(fields.get("label", ""))), one_line(str(fields.get("description", ""))))
+    return Option(to_one_line(str(fields.get("label", ""))), to_one_line(str(fields.get("description", ""))))
 
 
 def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
@@ -238,7 +238,7 @@ def describe_choice_scope(request: Request, choice: "Choice") -> str:
     if choice == EDITS:
         return _ALL_EDITS
     given: Mapping[str, str] = request.get("always") or {}
-    return one_line(given.get(choice, ""))
+    return to_one_line(given.get(choice, ""))
 
 
 def choices_by_key(request: Request) -> dict[str, AnswerChoice]:

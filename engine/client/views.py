@@ -18,8 +18,8 @@ from interlock.engine.store.queries import Row
 from interlock.engine.store.runs import innermost_waiting_subtask
 from interlock.engine.store.workspaces import Undone, undone
 from interlock.state.errors import UserError
-from interlock.state.names import display_name, is_hidden_node
-from interlock.state.text import one_line
+from interlock.state.names import is_hidden_node, node_display_name
+from interlock.state.text import to_one_line
 
 if TYPE_CHECKING:
     from interlock.engine.client.record import RecordExtent
@@ -55,7 +55,9 @@ def _list_calls(calls: Sequence[Call]) -> str:
     """The calls that there are, one a line, each with its number."""
     if not calls:
         return "The run made none."
-    shown = [f"  {number}  {one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(calls, 1)]
+    shown = [
+        f"  {number}  {to_one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(calls, 1)
+    ]
     more = len(shown) - _MOST_CALLS
     rest = [f"  … and {more} earlier"] if more > 0 else []
     return "\n".join(["There are:", *rest, *shown[-_MOST_CALLS:]])
@@ -302,7 +304,7 @@ class Views:
     def stopped_in_nodes(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
         found = self.due_nodes(run.run) if run.status == "interrupted" else []
-        return [" › ".join(map(display_name, due.place)) for due in found]
+        return [" › ".join(map(node_display_name, due.place)) for due in found]
 
     def describe_trouble(self, run: RunRow) -> dict[str, str] | None:
         """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""

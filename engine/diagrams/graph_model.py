@@ -12,8 +12,8 @@ from interlock.engine.read.lifecycles import Lifecycle
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
-from interlock.state.charts import entered_leaf, state_name
-from interlock.state.names import RAISED, display_name
+from interlock.state.charts import initial_leaf, state_name
+from interlock.state.names import RAISED, node_display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of
 
 GROUPS = (*get_args(Group), "lists")
@@ -225,7 +225,7 @@ def extract_diagram(
     nodes = [
         Node(
             _diagram_id(place, n),
-            display_name(n),
+            node_display_name(n),
             "graph" if n in inner else "step",
             count(n),
             mark(n),
@@ -399,7 +399,7 @@ def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
             *ends,
         ),
         (
-            *(Edge(START, state_name(entered_leaf(s))) for s in chart.states if s.initial),
+            *(Edge(START, state_name(initial_leaf(s))) for s in chart.states if s.initial),
             *_transition_edges(chart.states),
             *(Edge(s.id, END) for s in chart.states if s.final),
         ),
@@ -419,6 +419,6 @@ def _transition_edges(states: Iterable[State]) -> list[Edge]:
         for transition in state.transitions:
             events = [e.id for e in transition.events]
             if transition.target is not None and events:  # the entry into a compound state has none
-                target = state_name(entered_leaf(transition.target))
+                target = state_name(initial_leaf(transition.target))
                 merged.setdefault((state_name(state), target), []).extend(events)
     return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

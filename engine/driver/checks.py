@@ -19,7 +19,7 @@ from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, await_despite_cancel
 from interlock.state.errors import RunError
-from interlock.state.tooling import Ended, Processes
+from interlock.state.tooling import ProcessEnd, Processes
 from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class RunChecks:
         )
         return self._check_end_from(replace(ended, output=output))
 
-    def _check_end_from(self, ended: Ended) -> CheckEnd:
+    def _check_end_from(self, ended: ProcessEnd) -> CheckEnd:
         from interlock.services.checks.test_table import has_run_no_tests
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()

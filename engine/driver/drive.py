@@ -40,7 +40,7 @@ from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.text import json_text, replace_surrogates
+from interlock.state.text import replace_surrogates, to_json_text
 from interlock.state.workflow import WorkflowContext
 
 DriveInput = Callable[["Drive"], Awaitable[Any]]
@@ -126,7 +126,7 @@ class Drive:
         redact = self.prepared.redact
         if self._has_warned_of_secret or not redact.enabled:
             return
-        if spans := redact.find_secrets(json_text(to_json_value(value))):
+        if spans := redact.find_secrets(to_json_text(to_json_value(value))):
             self._has_warned_of_secret = True
             line = (
                 f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "

@@ -21,7 +21,7 @@ from interlock.engine.store.runs import outermost_waiting_task
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.events import Cancelled, NotificationEvent
-from interlock.state.text import visible, visible_json
+from interlock.state.text import make_visible, to_visible_json
 
 _PREVIEW = 2000
 """Characters of a preview that are sent."""
@@ -49,10 +49,10 @@ class WaitingNotification:
         if outcome.status != "waiting" or not new:
             return None
         run = find_run(home, outermost_waiting_task(home, outcome.run))
-        summary = visible(_summarize_requests(new))
+        summary = make_visible(_summarize_requests(new))
         payload = {
             "event": "waiting",
-            "text": f"Interlock: run {run.run} waits for you: {summary} ({visible(run.title)})",
+            "text": f"Interlock: run {run.run} waits for you: {summary} ({make_visible(run.title)})",
             "run": run.run,
             "workflow": run.workflow,
             "title": run.title,
@@ -66,8 +66,8 @@ class WaitingNotification:
     def terminal_event(self) -> NotificationEvent | None:
         """The terminal's event, if it is configured to ring."""
         ways = self.prepared.settings.general.notify.terminal
-        what = visible(_summarize_requests(self.payload["waiting"]))
-        title = f"Interlock waits: {visible(self.payload['title'])}"[:_LINE]
+        what = make_visible(_summarize_requests(self.payload["waiting"]))
+        title = f"Interlock waits: {make_visible(self.payload['title'])}"[:_LINE]
         return NotificationEvent(title=title, message=what, ways=ways) if ways else None
 
     def send_in_background(self) -> "Future[list[str]] | None":
@@ -102,11 +102,11 @@ class WaitingNotification:
             limit_chars=_OUTPUT,
             env={
                 "INTERLOCK_RUN": payload["run"],
-                "INTERLOCK_TITLE": visible(payload["title"]),
-                "INTERLOCK_WAITING": visible(_summarize_requests(payload["waiting"])),
+                "INTERLOCK_TITLE": make_visible(payload["title"]),
+                "INTERLOCK_WAITING": make_visible(_summarize_requests(payload["waiting"])),
                 "INTERLOCK_RESUME": payload["resume_command"],
             },
-            stdin=visible_json(payload).encode(),
+            stdin=to_visible_json(payload).encode(),
             ours=True,
         )
         if ended.how == "exited" and ended.exit_code == 0:
@@ -130,7 +130,7 @@ class WaitingNotification:
             ):
                 answer = await client.post(
                     notify.webhook,
-                    content=visible_json(self.payload).encode(),
+                    content=to_visible_json(self.payload).encode(),
                     headers={"Content-Type": "application/json", **notify.headers},
                 )
         except TimeoutError:

@@ -50,9 +50,9 @@ from interlock.state.errors import (
     exception_line,
 )
 from interlock.state.events import ErrorEvent, Init, Result
-from interlock.state.messages import Message, open_calls
+from interlock.state.messages import Message, unanswered_calls
 from interlock.state.run import OF_CHAIN, Limits, WorkflowOutput
-from interlock.state.text import as_object, clean_json
+from interlock.state.text import clean_json, dict_or_empty
 from interlock.state.workflow import WorkflowContext
 
 
@@ -188,7 +188,7 @@ def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
     fields = type(result).model_fields.items()
     messages = {name: getattr(result, name) for name, field in fields if OF_CHAIN in field.metadata}
     shown = {**kept, **result.model_dump(mode="json", exclude_none=True, exclude={*messages})}
-    return {**as_object(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
+    return {**dict_or_empty(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
 def _masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def _head_with_part_in_progress(drive: Drive, snapshot: StateSnapshot) -> str:
 def _answer_open_calls(drive: Drive, head: str) -> str:
     """Answer every open call: no request is made while one has no answer."""
     transcript = drive.services.transcript
-    if not head or not (left := open_calls(transcript.read(head))):
+    if not head or not (left := unanswered_calls(transcript.read(head))):
         return head
     asked = next(r for r in reversed(transcript.ids(head)) if transcript.message(r).tool_calls)
     calls = [*transcript.message(asked).tool_calls]

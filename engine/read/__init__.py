@@ -14,7 +14,7 @@ from interlock.engine.store.queries import Row, parse_request_id
 from interlock.engine.store.runs import innermost_waiting_subtask
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
-from interlock.state.names import RAISED, display_name, is_hidden_node
+from interlock.state.names import RAISED, is_hidden_node, node_display_name
 from interlock.state.text import did_you_mean
 
 STATUSES = ("running", "queued", "waiting", "interrupted", "done", "failed", "cancelled")
@@ -356,7 +356,7 @@ def list_executed_nodes(home: Path, run: str, since: int = 0, deep: bool = False
         for r in queries.list_steps_since(home, run, since, deep)
         if not is_hidden_node(r["node"])
         for place, times in [
-            (".".join([*_nodes_around(r), display_name(r["node"])]), (r["started"], r["ms"]))
+            (".".join([*_nodes_around(r), node_display_name(r["node"])]), (r["started"], r["ms"]))
         ]
     ]
 
@@ -364,7 +364,7 @@ def list_executed_nodes(home: Path, run: str, since: int = 0, deep: bool = False
 def find_current_place(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
     found = queries.select_last_step(home, run)
-    return ".".join(_nodes_around(found[0]) or [display_name(found[0]["node"])]) if found else ""
+    return ".".join(_nodes_around(found[0]) or [node_display_name(found[0]["node"])]) if found else ""
 
 
 def _nodes_around(row: Row) -> list[str]:
@@ -387,7 +387,7 @@ _DIGEST = re.compile(r"#[0-9a-f]{12,16}(\.\d+)?$")
 def _to_step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
-    node, times = (row["workflow"], display_name(row["node"])), (row["started"], row["ms"])
+    node, times = (row["workflow"], node_display_name(row["node"])), (row["started"], row["ms"])
     of_task = (*effects.get(row["task"].partition("-")[0].partition(".")[0], ()),)
     number, reason = row["root_step"] + 1, row["reason"] or ""
     return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)

@@ -23,7 +23,7 @@ from interlock.state.calls import (
     ToolResult,
     error_result,
 )
-from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
+from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused, Place, Workspace
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_without_links
 
@@ -61,7 +61,7 @@ class FileCalls:
 
     async def file(
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
-    ) -> FileNow:
+    ) -> TargetFile:
         """Return a text file for reading and writing."""
         files = await self._files_after(earlier, context)
         return await asyncio.to_thread(_to_file_now, file_path, files, context)
@@ -209,12 +209,14 @@ def _change_size(known: FileChange | ToolError) -> int:
     return 0 if isinstance(known, ToolError) else len(known.before or b"") + len(known.after)
 
 
-def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:
+def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> TargetFile:
     target = prepare_write_target(file_path, context, files)
     if target.before is None:
-        return FileNow(str(target.path), target.display_path, None, 0)
+        return TargetFile(str(target.path), target.display_path, None, 0)
     context.workspace.readable(file_path)  # errors and helpers quote the file's text
-    return FileNow(str(target.path), target.display_path, target.before, _modified_at(target.path, context))
+    return TargetFile(
+        str(target.path), target.display_path, target.before, _modified_at(target.path, context)
+    )
 
 
 def _modified_at(path: Path, context: ToolContext) -> float:

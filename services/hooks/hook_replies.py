@@ -16,7 +16,7 @@ from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerd
 from interlock.state.messages import Frozen
 from interlock.state.run import HookEvent
 from interlock.state.text import clean_json, first_validation_error, replace_surrogates
-from interlock.state.tooling import Ended, Processes
+from interlock.state.tooling import ProcessEnd, Processes
 
 BLOCKS = 2
 """The exit code by which a hook blocks."""
@@ -92,7 +92,7 @@ def strictest_hook_decision(*decisions: HookDecision) -> HookDecision:
     return max(decisions, key=_ORDER.index)
 
 
-def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+def parse_reply(ended: ProcessEnd, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
     """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
     answer, unread = _parse_stdout(ended)
     reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
@@ -113,7 +113,7 @@ def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float =
     )
 
 
-def _parse_stdout(ended: Ended) -> tuple[dict[str, Any] | None, str]:
+def _parse_stdout(ended: ProcessEnd) -> tuple[dict[str, Any] | None, str]:
     """Return the JSON object on stdout, if any, and why stdout can't be parsed."""
     text = ended.output.strip()
     if ended.how == "not_started" or not text:
@@ -168,7 +168,7 @@ def _to_decision(word: object) -> HookDecision:
     return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
 
 
-def _hook_failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
+def _hook_failure_reason(ended: ProcessEnd, stderr: str, timeout_s: float) -> str:
     """Return why the hook failed, or an empty string."""
     detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
     tail = f": {replace_surrogates(detail)}" if detail else ""

@@ -27,7 +27,7 @@ from interlock.services.mcp.exchanges import AnsweredError, LostError, watch_exc
 from interlock.services.mcp.spec import ServerSpec, ServerTool, make_resource_reader, to_server_tool
 from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -85,8 +85,8 @@ class ServerSession:
 
     def __post_init__(self) -> None:
         info = self.client.server_info
-        self.instructions = visible((self.client.instructions or "").strip())
-        self.version = visible(f"{info.name} {info.version}") if info else ""
+        self.instructions = make_visible((self.client.instructions or "").strip())
+        self.version = make_visible(f"{info.name} {info.version}") if info else ""
 
     async def list_offerings(self) -> Listing:
         """List everything that the server's capabilities include."""
@@ -132,7 +132,7 @@ class ServerSession:
                 except MCPError as error:
                     if not one.answered:
                         raise
-                    code, why = error.error.code, visible(error.error.message)
+                    code, why = error.error.code, make_visible(error.error.message)
                     if what != "resources/templates" or code != METHOD_NOT_FOUND:  # nobody misses those
                         refused.append(f"{what}/list: it refused: {why} ({code})")
                     break
@@ -155,7 +155,7 @@ class ServerSession:
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
                 if self.spec.includes_tool(name):
-                    refused.append(f"{what.partition('/')[0][:-1]} {visible(name)!r}: {wrong}")
+                    refused.append(f"{what.partition('/')[0][:-1]} {make_visible(name)!r}: {wrong}")
             else:
                 kept.append(entry)
 
@@ -184,7 +184,7 @@ class ServerSession:
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            report_progress(visible(f"{of} {message or ''}".strip()))
+            report_progress(make_visible(f"{of} {message or ''}".strip()))
 
         asked = CallInput(filled_forms)
         self.in_flight.append(asked)
@@ -345,5 +345,7 @@ async def _await_answer(
 
 
 def _to_server_item(name: str, description: str | None, arguments: Any = ()) -> ServerItem:
-    args = tuple(visible(a.name) + ("*" if a.required else "") for a in arguments)
-    return ServerItem(name=visible(name), description=visible((description or "").strip()), args=args)
+    args = tuple(make_visible(a.name) + ("*" if a.required else "") for a in arguments)
+    return ServerItem(
+        name=make_visible(name), description=make_visible((description or "").strip()), args=args
+    )

@@ -25,7 +25,7 @@ from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk,
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 CONNECT_S = 30.0
 """Seconds that a call or a check waits for a server that starts, unless it has a `timeout` in settings."""
@@ -87,7 +87,7 @@ class Connection:
     @property
     def loss_reason(self) -> str:
         """Why there is no longer a session."""
-        return visible(self._lost)[:_REASON]
+        return make_visible(self._lost)[:_REASON]
 
     @property
     def is_usable(self) -> bool:
@@ -106,7 +106,7 @@ class Connection:
     def to_view(self) -> ServerView:
         known, status = self.listing, self.status
         return ServerView(
-            name=visible(self.spec.name),
+            name=make_visible(self.spec.name),
             status=status,
             transport=self.spec.transport,
             error=None if status == "connected" else self.problem or None,

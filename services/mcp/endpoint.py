@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.services.mcp.exchanges import AnsweredError, Exchange, LostError, NotRunError, current_exchange
 from interlock.services.mcp.sign_in import sign_in_needed_message
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 if TYPE_CHECKING:
     from httpx2 import Auth, Request, Response
@@ -142,7 +142,7 @@ def _interpret_http_error(
     if in_session and of_session and not of_call and code < _BROKEN:
         return NotRunError("it has forgotten the session")
     if error and (mine or code < _BROKEN):
-        return AnsweredError(visible(f"{error.message} ({error.code})"), error)
+        return AnsweredError(make_visible(f"{error.message} ({error.code})"), error)
     why = f"HTTP {code}{f': {text}' if text else ''}"
     # A server, or a proxy in front of it, may fail after it has begun.
     return LostError(f"it answered {why}") if code >= _BROKEN or code == _TIMED_OUT else AnsweredError(why)
@@ -151,7 +151,7 @@ def _interpret_http_error(
 def _body_excerpt(response: "Response", body: bytes) -> str:
     if "html" in response.headers.get("content-type", ""):
         return ""
-    return visible(" ".join(body[: 4 * _SHOWN].decode(errors="replace").split()))[:_SHOWN]
+    return make_visible(" ".join(body[: 4 * _SHOWN].decode(errors="replace").split()))[:_SHOWN]
 
 
 def _interpret_exception(error: Exception) -> LostError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.services.packages import outdated_package_problem
 from interlock.state.errors import SetupError
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 _SETTLE_S = 5.0
 
@@ -89,7 +89,7 @@ class Exchange:
         from mcp.types import REQUEST_TIMEOUT
 
         if self.answered:
-            return AnsweredError(visible(f"{error.error.message} ({error.code})"), error.error)
+            return AnsweredError(make_visible(f"{error.error.message} ({error.code})"), error.error)
         found = self.problem if self.sent or self.problem else NotRunError("the connection had ended")
         if isinstance(found, NotRunError) and self.earlier:
             return LostError(str(found))

@@ -28,7 +28,7 @@ from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
-from interlock.state.text import schema_violation, visible, visible_json
+from interlock.state.text import make_visible, schema_violation, to_visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
 from interlock.tools.file_content import LARGEST_MEDIA, to_media_part
 
@@ -161,7 +161,7 @@ class Servers:
         except InputWantedError as error:
             return error_result(
                 "input_wanted",
-                f"MCP server {server!r} asks for input: {visible(str(error))}",
+                f"MCP server {server!r} asks for input: {make_visible(str(error))}",
                 form=error.form.model_dump(mode="json"),
             )
 
@@ -227,13 +227,13 @@ class Servers:
                 parts.append(part)
                 left -= len(data.data)
                 where += ", and shown beside this text"
-            about = f"{data.kind} ({visible(data.mime_type)}, {len(data.data):,} bytes)"
+            about = f"{data.kind} ({make_visible(data.mime_type)}, {len(data.data):,} bytes)"
             text = text.replace(data.place, f"[{about} is in {where}]", 1)
         text = text or "(no output)"
         if content.is_error:
             return error_result("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
         return ToolResult(
-            status="success", content=text, data=tuple(parts), meta={"summary": visible(summary)}
+            status="success", content=text, data=tuple(parts), meta={"summary": make_visible(summary)}
         )
 
     def _save_data(self, data: Data) -> Path:
@@ -247,10 +247,12 @@ class Servers:
             return [], []
         for tool in (*one.listing.tools, *one.listing.resource_readers(one.spec)):
             if (owner := self.server_of_tool(tool.name)) != one.spec.name:
-                refused.append(f"tool {visible(tool.original)!r} would pass for one of the server {owner!r}")
+                refused.append(
+                    f"tool {make_visible(tool.original)!r} would pass for one of the server {owner!r}"
+                )
             elif tool.name in found:
                 refused.append(
-                    f"tool {visible(tool.original)!r} has the name of {found[tool.name].original!r} here"
+                    f"tool {make_visible(tool.original)!r} has the name of {found[tool.name].original!r} here"
                 )
             else:
                 found[tool.name] = tool
@@ -330,13 +332,13 @@ class JoinedToolset(BuiltinToolset):
             return super().summarize_call(call)
         tool = self.servers.tools_by_name().get(call.name)
         name = tool.original if tool else call.name.removeprefix(f"mcp_{server}_")
-        text = f"{server}: {visible(name)}" + (f" {visible_json(call.args)}" if call.args else "")
+        text = f"{server}: {make_visible(name)}" + (f" {to_visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
     async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         if self.servers.server_of_tool(call.name) is None:
             return await super().preview_call(call, earlier)
-        args = visible_json(call.args, indent=2)
+        args = to_visible_json(call.args, indent=2)
         return Preview(text=f"{self.summarize_call(call.model_copy(update={'args': {}}))}\n{args}")
 
     async def run_call(self, run: ToolRun) -> ToolResult:

@@ -21,7 +21,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
 from interlock.state.names import mcp_tool_name
 from interlock.state.settings import McpServer, OAuthSettings, Settings
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 MOST = 64 * 1024 * 1024
 """Maximum bytes of one message; a server that sends longer ones is unusable."""
@@ -190,7 +190,7 @@ def to_server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     """Convert a tool; returns why it can't be offered, or an empty string if settings exclude it."""
     if not spec.includes_tool(tool.name):
         return ""
-    shown = visible(tool.name)
+    shown = make_visible(tool.name)
     if tool.execution and tool.execution.task_support == "required":
         return f"tool {shown!r}: it runs as a task only, and Interlock makes plain calls"
     try:
@@ -204,7 +204,7 @@ def to_server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     believed: dict[str, JsonValue] = {
         k: v for k, v in flags.items() if spec.trust or _RESTRICTING.get(k) is v
     }
-    description = visible((tool.description or tool.title or "").strip())[:DESCRIPTION_CHARS]
+    description = make_visible((tool.description or tool.title or "").strip())[:DESCRIPTION_CHARS]
     return ServerTool(
         name=mcp_tool_name(spec.name, tool.name),
         server=spec.name,

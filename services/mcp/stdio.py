@@ -13,7 +13,7 @@ from interlock.services.mcp.exchanges import wait_at_most
 from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
 from interlock.state.errors import RunError
-from interlock.state.text import as_object, clean_json, one_line, visible
+from interlock.state.text import clean_json, dict_or_empty, make_visible, to_one_line
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -177,7 +177,7 @@ def _repair_message(line: bytes) -> dict[str, Any] | None:
     from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
 
     try:
-        data = as_object(clean_json(json.loads(line.decode(errors="replace"))))
+        data = dict_or_empty(clean_json(json.loads(line.decode(errors="replace"))))
     except (ValueError, RecursionError):
         return None
     try:
@@ -186,7 +186,7 @@ def _repair_message(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         if "method" in data or not isinstance(id_ := data.get("id"), int | str):
             return None
-        what = f"its answer can't be read: {one_line(visible(line.decode(errors='replace')), _SHOWN)}"
+        what = f"its answer can't be read: {to_one_line(make_visible(line.decode(errors='replace')), _SHOWN)}"
         return {"jsonrpc": "2.0", "id": id_, "error": {"code": PARSE_ERROR, "message": what}}
 
 

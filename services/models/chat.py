@@ -67,7 +67,7 @@ from interlock.state.messages import (
     Reply,
     RetryPlan,
     ToolDeclaration,
-    estimate_message,
+    estimate_message_tokens,
 )
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
@@ -157,7 +157,7 @@ class ChatModels:
         """Small models of helpers that can't be had."""
         self._hash = RequestHash()
         self.budget = budget
-        self._sizes = MessageCache(estimate_message)
+        self._sizes = MessageCache(estimate_message_tokens)
         self._tool_size = ToolsCache(_estimate_tools)
         self._redact = redact
         self._redacted = MessageCache(

@@ -36,7 +36,7 @@ from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
-from interlock.state.text import as_object
+from interlock.state.text import dict_or_empty
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
@@ -103,7 +103,7 @@ def ask_server_kind(url: str, key: str, model: str) -> Server:
     kind: Kind = kinds[0] if kinds else ""
     models = {str(one.get("id")): _positive_number(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
-        own = as_object(fetch_or_empty("/props").get("default_generation_settings"))
+        own = dict_or_empty(fetch_or_empty("/props").get("default_generation_settings"))
         models = dict.fromkeys(models, _positive_number(own.get("n_ctx")))
     elif kind == "ollama" and model:
         models[model] = _ollama_window(fetch_or_empty("/api/show", {"model": model}))
@@ -119,7 +119,7 @@ def _ollama_window(shown: Mapping[str, Any]) -> int | None:
     given = next((line[1] for line in lines if len(line) == 2 and line[0] == "num_ctx"), "")
     if given.isdecimal():
         return int(given)
-    facts = as_object(shown.get("model_info"))
+    facts = dict_or_empty(shown.get("model_info"))
     return next((_positive_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
 
 
@@ -134,7 +134,7 @@ def _positive_number(value: Any) -> int | None:
 
 
 def _to_objects(value: Any) -> list[dict[str, Any]]:
-    return [*map(as_object, cast(list[Any], value))] if isinstance(value, list) else []
+    return [*map(dict_or_empty, cast(list[Any], value))] if isinstance(value, list) else []
 
 
 _FILE = "models.json"

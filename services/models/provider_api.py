@@ -13,7 +13,7 @@ from interlock.services.models.names import (
 from interlock.services.models.network import make_tls_context, temporary_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
-from interlock.state.text import as_object, one_line, visible
+from interlock.state.text import dict_or_empty, make_visible, to_one_line
 
 _WAIT_S = 30.0
 _LISTED = {
@@ -51,7 +51,7 @@ def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
         fetch_json(f"{base}/key", headers)
     listed, name = ("models", "name") if provider == "ollama" else ("data", "id")
     found: list[Any] = fetch_json(f"{base}{path}", headers).get(listed) or []
-    return [str(one[name]) for one in map(as_object, found) if name in one]
+    return [str(one[name]) for one in map(dict_or_empty, found) if name in one]
 
 
 def list_gemini_models(base: str, key: str) -> list[str]:
@@ -59,7 +59,7 @@ def list_gemini_models(base: str, key: str) -> list[str]:
     found = fetch_json(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
     names = [
         str(one.get("name", "")).removeprefix("models/")
-        for one in map(as_object, found)
+        for one in map(dict_or_empty, found)
         if "generateContent" in one.get("supportedGenerationMethods", ["generateContent"])
     ]
     return [name for name in names if name.startswith("gemini-")]
@@ -82,21 +82,21 @@ def fetch_json(
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         host = url.partition("://")[2].partition("/")[0]
-        why = one_line(str(error)) or type(error).__name__
-        raise UserError(f"{visible(host)} can't be reached: {why}") from None
+        why = to_one_line(str(error)) or type(error).__name__
+        raise UserError(f"{make_visible(host)} can't be reached: {why}") from None
     try:
         told: Any = answer.json()
     except ValueError:
         told = None
     bare = isinstance(told, list)  # Together's list of models
-    data = as_object({"data": cast("list[Any]", told)} if bare else told)
+    data = dict_or_empty({"data": cast("list[Any]", told)} if bare else told)
     if not answer.is_success or not data:
         raise UserError(_error_text(answer.status_code, data))
     return data
 
 
 def _error_text(status: int, data: Mapping[str, Any]) -> str:
-    message = str(as_object(data.get("error")).get("message") or data.get("error") or "")
-    what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
+    message = str(dict_or_empty(data.get("error")).get("message") or data.get("error") or "")
+    what = f": {to_one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
     wrong_key = status in (401, 403) or "api key" in message.lower()
     return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"

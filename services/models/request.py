@@ -29,7 +29,7 @@ from interlock.state.messages import (
     ToolCall,
     ToolDeclaration,
     Usage,
-    estimate_message,
+    estimate_message_tokens,
     is_continuation,
 )
 from interlock.state.settings import Thinking
@@ -354,7 +354,7 @@ class Answer:
         self._calls.clear()
         self.finish_reason, self.problem = "abandoned", why
         if not self.usage.total:
-            spent = sum(map(estimate_message, request))
+            spent = sum(map(estimate_message_tokens, request))
             self.usage = Usage(input=spent, output=estimate_tokens(f"{self._thought}{self._text}"))
 
     def build_message(self, ordinal: int, taken: set[str]) -> Message:

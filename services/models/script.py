@@ -19,7 +19,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_valid
 
 from interlock.services.models.request import OWN_ID, CallPiece, Chunk, MessageCache, ModelRequest
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
-from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message
+from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message_tokens
 from interlock.state.text import estimate_tokens, first_validation_error
 
 
@@ -189,7 +189,7 @@ class ScriptProvider:
         self._path = path
         self._replies: dict[tuple[str, str], list[list[ScriptEntry]]] | None = None
         self._met: dict[tuple[str, str, int], int] = {}
-        self._sizes = MessageCache(estimate_message)
+        self._sizes = MessageCache(estimate_message_tokens)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""

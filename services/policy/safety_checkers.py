@@ -19,7 +19,7 @@ from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
-from interlock.state.tooling import Ended, Processes
+from interlock.state.tooling import ProcessEnd, Processes
 from interlock.state.workspace import PathRefused, Workspace
 
 _PROTOCOL = "1.0.0"
@@ -63,7 +63,7 @@ def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -
     )
 
 
-def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
+def _parse_result(checker: Checker, ended: ProcessEnd) -> tuple[Decision, str]:
     """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
         return (

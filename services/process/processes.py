@@ -31,7 +31,7 @@ from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
-from interlock.state.tooling import Ended, Outputs
+from interlock.state.tooling import Outputs, ProcessEnd
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class SupervisedProcesses:
         on_output: Callable[[str], None] | None = None,
         on_errors: Callable[[bytes], None] | None = None,
         ours: bool = False,
-    ) -> Ended:
+    ) -> ProcessEnd:
         """See `Processes.run`; a failure possibly caused by the sandbox has a `hint`."""
 
-        async def attempt(stack: ExitStack, last: bool) -> Ended:
+        async def attempt(stack: ExitStack, last: bool) -> ProcessEnd:
             # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
             output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
             watch = CommandWatch(output, on_output)
@@ -108,7 +108,7 @@ class SupervisedProcesses:
         try:
             return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            return Ended("not_started", None, None, _describe_start_error(error), 0, None, 0.0)
+            return ProcessEnd("not_started", None, None, _describe_start_error(error), 0, None, 0.0)
 
     async def start(
         self,
@@ -428,7 +428,9 @@ class CommandWatch:
         self._sources[read] = take
         return write
 
-    async def wait_for_end(self, child: SupervisedCommand, timeout_s: float, inactivity_s: float) -> Ended:
+    async def wait_for_end(
+        self, child: SupervisedCommand, timeout_s: float, inactivity_s: float
+    ) -> ProcessEnd:
         """Wait for the command, all its descendants and all that they write."""
         self._child = child
         self._started, self._spoke = child.asked_at, time.monotonic()
@@ -480,12 +482,12 @@ class CommandWatch:
         if text and self._on_output:
             self._on_output(text)
 
-    async def _to_ended(self, why: Why) -> Ended:
+    async def _to_ended(self, why: Why) -> ProcessEnd:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child, how = self._child, why
         if why == "exited" and child.is_lost:
             how = "lost"
-        return Ended(
+        return ProcessEnd(
             how="not_started" if child.error else "limit" if child.limit else how,
             exit_code=child.exit_code,
             signal=_signal_name(child.signal),

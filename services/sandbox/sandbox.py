@@ -20,7 +20,7 @@ from interlock.services.sandbox.protected_mounts import hold_placeholders, surve
 from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
-from interlock.state.tooling import Ended
+from interlock.state.tooling import ProcessEnd
 
 _APART = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _NO_MORE = "--disable-userns"
@@ -59,7 +59,7 @@ class CommandSandbox:
         """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
         return [*self.begin, *self.gate.bubblewrap_options(info, wait), *self.prefix, *command]
 
-    def quarantine_and_hint(self, ended: Ended) -> str:
+    def quarantine_and_hint(self, ended: ProcessEnd) -> str:
         """Set aside what the command may not leave, and return a hint at that or at what it may have lacked, if any.
 
         Blocks while it looks through the folders that have changed.

@@ -23,7 +23,7 @@ from interlock.services.shell.model import (
     literal_word,
 )
 from interlock.services.shell.words import WordReader, may_hold_pattern
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 
 LONGEST = 20_000
 """Maximum characters of a line that is parsed."""
@@ -81,7 +81,7 @@ def _refusal_reason(line: str, depth: int) -> str | None:
         return f"it has {len(line)} characters, more than {LONGEST}"
     if depth > _DEEPEST:
         return "shells in shells, too deep"
-    if visible(line) != line:  # bash and people read it differently
+    if make_visible(line) != line:  # bash and people read it differently
         return "it has control or invisible characters, or letters that look like others"
     return "a line break within a word" if _GLUED.search(line) else None
 

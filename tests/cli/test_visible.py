@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import call, tools
 
-from interlock.cli.render.output import Paint, one_line
+from interlock.cli.render.output import Paint, to_one_line
 from interlock.cli.render.pending_requests import decision_commands
 from interlock.cli.render.text_view import TextView
 from interlock.state import events
 from interlock.state import events as turn_events
-from interlock.state.text import escape_controls, join_some, visible, visible_json
+from interlock.state.text import escape_controls, join_up_to, make_visible, to_visible_json
 
 HIDING = "\x1b[2K\x9b1m\x85\u202e\u2066\u200b\u200d\u2060\u3164\u2800\u115f\u034f\ufe0f\u00a0\u3000\U000e0041"
 NASTY = f"na{HIDING}me"
@@ -127,11 +127,11 @@ texts = st.text(
 @given(texts, texts)
 def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(text: str, host: str) -> None:
     for told in (text, f"http://{host}/{text}"):
-        seen = visible(told)
+        seen = make_visible(told)
         assert hiding(seen, allowed="\u200d\ufe0f\ufe0e") <= set()
-        assert visible(seen) == seen
-        assert json.loads(visible_json({"a": [told]})) == {"a": [told]}
-        assert hiding(visible_json(told), allowed="\u200d\ufe0f\ufe0e") == set()
+        assert make_visible(seen) == seen
+        assert json.loads(to_visible_json({"a": [told]})) == {"a": [told]}
+        assert hiding(to_visible_json(told), allowed="\u200d\ufe0f\ufe0e") == set()
         assert hiding(escape_controls(told), READING) == set()
 
 
@@ -156,7 +156,7 @@ def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(t
 def test_words_of_one_script_and_emoji_stay_and_what_looks_alike_is_written_out(
     text: str, shown: str
 ) -> None:
-    assert visible(text) == shown
+    assert make_visible(text) == shown
 
 
 def test_a_line_of_ours_keeps_our_colours_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,8 @@ def test_a_line_of_ours_keeps_our_colours_and_nobody_elses(monkeypatch: pytest.M
         "\\nforged\x1b[0m\n"
     )
     assert "shown \\x1b[1;8mconcealed\n" in written
-    assert one_line("a\u00a0b \n c") == "a\\xa0b c"
+    assert to_one_line("a\u00a0b \n c") == "a\\xa0b c"
 
 
 def test_a_few_of_many_are_named_and_the_others_counted() -> None:
-    assert [join_some(["a", "b", "c"], most) for most in (2, 3)] == ["a, b and 1 more", "a, b, c"]
+    assert [join_up_to(["a", "b", "c"], most) for most in (2, 3)] == ["a, b and 1 more", "a, b, c"]

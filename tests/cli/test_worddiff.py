@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
-from interlock.state.text import visible
+from interlock.state.text import make_visible
 from interlock.tools.text_diff import unified_diff
 
 
@@ -69,7 +69,7 @@ TEXT = st.lists(
 def test_nothing_of_a_diff_is_lost(old: list[str], new: list[str], ends: bool) -> None:
     diff = unified_diff("f", ("\n".join(old) + "\n" * ends).encode(), "\n".join(new).encode())
     shown = [SIGNS.get(line.kind, "") + line.text for line in parse_diff(diff)]
-    assert shown == [line for line in visible(diff).split("\n") if line]
+    assert shown == [line for line in make_visible(diff).split("\n") if line]
 
 
 def test_a_huge_change_isnt_compared_pair_by_pair() -> None:

@@ -25,7 +25,7 @@ from interlock.state.charts import (
     ApprovalModeChart,
     ToolCallChart,
     approval_mode_state,
-    moves_in,
+    legal_moves,
     next_state,
     reachable_states,
 )
@@ -113,7 +113,7 @@ def test_a_nodes_update_is_one_move_that_it_declares(store: Store, name: str) ->
     chart = CHARTS[name]
     for old in STATES[name]:
         before = values_at(name, old)
-        events = moves_in(chart, old)
+        events = legal_moves(chart, old)
         own = tuple(event for event in events if not event.startswith("use_"))
         legal = {old, *(events[event] for event in own)}
         for new in {*STATES[name], "nonsense"} - legal:
@@ -200,10 +200,10 @@ def test_a_state_can_not_declare_a_channel_of_the_engine_anew(key: str, kind: An
 
 def test_only_a_person_leads_to_yolo() -> None:
     for state in set(STATES["approval-mode"]) - {"yolo"}:
-        leads = {event for event, target in moves_in(ApprovalModeChart, state).items() if target == "yolo"}
+        leads = {event for event, target in legal_moves(ApprovalModeChart, state).items() if target == "yolo"}
         assert leads == {"use_yolo"}
     assert approval_mode_state({"approval_mode": "plan", "plan_phase": ""}) == "plan.requirements"
-    assert moves_in(ToolCallChart, "success") == {}
+    assert legal_moves(ToolCallChart, "success") == {}
     with pytest.raises(RunError):
         next_state(ToolCallChart, "success", "execute")
 

@@ -21,7 +21,7 @@ from interlock.engine.diagrams.image import load_compiled_graphviz
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
-from interlock.state.charts import CHARTS, entered_leaf, state_name
+from interlock.state.charts import CHARTS, initial_leaf, state_name
 from interlock.state.errors import UserError
 
 SHOWN = """\
@@ -175,7 +175,7 @@ def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
     chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
     states = [inner for s in chart.states for inner in (s, *s.states)]
     moves = {
-        (state_name(t.source), state_name(entered_leaf(t.target)), e.id)
+        (state_name(t.source), state_name(initial_leaf(t.target)), e.id)
         for s in states
         for t in s.transitions
         for e in t.events

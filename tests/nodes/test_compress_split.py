@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.compress_snapshot import Cut, find_cut, messages_after_cut, opening_message_count
-from interlock.state.messages import Message, ToolCall, open_calls
+from interlock.state.messages import Message, ToolCall, unanswered_calls
 
 OPENING = [
     Message(role="system", content="rules"),
@@ -67,7 +67,7 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
     gone, left = _dropped(messages, cut), messages_after_cut(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
-        assert open_calls(part) == []
+        assert unanswered_calls(part) == []
         calls = [c.id for m in part for c in m.tool_calls]
         assert [m.tool_call_id for m in part if m.role == "tool"] == calls, "every answer after its own call"
     together = {id(m) for m in gone} | {id(m) for m in left}

@@ -3,7 +3,7 @@
 from random import Random
 
 from interlock.nodes.turn_messages import maskable_output_indices
-from interlock.state.messages import Growing, Message, ToolCall, curate_history, open_calls
+from interlock.state.messages import Growing, Message, ToolCall, curate_history, unanswered_calls
 
 
 class Owner:
@@ -34,7 +34,7 @@ def test_a_history_is_looked_at_as_if_for_the_first_time() -> None:
         if history and random.random() < 0.05:
             history = [*history[:-1], some_message(random, number)]
         assert curate_history(history, owner) == curate_history(history)
-        assert open_calls(history, owner) == open_calls(history)
+        assert unanswered_calls(history, owner) == unanswered_calls(history)
         assert maskable_output_indices(history, owner) == maskable_output_indices(history)
 
 

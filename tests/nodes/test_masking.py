@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.turn_messages import mask_output, maskable_output_indices, tokens_freed
-from interlock.state.messages import Message, ToolCall, open_calls
+from interlock.state.messages import Message, ToolCall, unanswered_calls
 from interlock.state.text import estimate_tokens
 
 
@@ -67,7 +67,7 @@ def test_masking_keeps_every_answer_in_its_place(sizes: list[int]) -> None:
     messages = conversation(*("x" * 4 * size for size in sizes))
     indices = maskable_output_indices(messages)
     after = [mask_output(m, "/o/a.txt") if i in indices else m for i, m in enumerate(messages)]
-    assert open_calls(after) == []
+    assert unanswered_calls(after) == []
     assert [(m.role, m.tool_call_id, m.name, m.status) for m in after] == [
         (m.role, m.tool_call_id, m.name, m.status) for m in messages
     ]

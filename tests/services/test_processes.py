@@ -20,7 +20,7 @@ from interlock.services.process import processes
 from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
 from interlock.services.process.supervisor_client import SUPERVISORS
 from interlock.state.errors import RunError
-from interlock.state.tooling import Ended
+from interlock.state.tooling import ProcessEnd
 
 
 class Bench:
@@ -33,7 +33,7 @@ class Bench:
         sandbox = sandbox_for(folder) if sandboxed else None
         self.processes = SupervisedProcesses(outputs=self.outputs, env=env, sandbox=sandbox)
 
-    async def bash(self, command: str, **options: Any) -> Ended:
+    async def bash(self, command: str, **options: Any) -> ProcessEnd:
         options.setdefault("timeout_s", 30)
         return await self.processes.run(["bash", "-c", command], cwd=self.folder, **options)
 
@@ -122,7 +122,7 @@ def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play,
 def test_long_output_keeps_head_and_tail_and_one_file_with_every_byte(play: Play) -> None:
     """Named by what it holds; output that fits needs none."""
 
-    async def scene(bench: Bench) -> tuple[Ended, ...]:
+    async def scene(bench: Bench) -> tuple[ProcessEnd, ...]:
         outputs = [await bench.bash("seq 1 200000", limit_chars=limit) for limit in (1000, 2000)]
         fits = await bench.bash("head -c 1000 /dev/zero | tr '\\0' x", limit_chars=1000)
         assert bench.saved() == [bench.outputs.save(whole.encode())]
@@ -139,7 +139,7 @@ def test_long_output_keeps_head_and_tail_and_one_file_with_every_byte(play: Play
 
 
 def test_much_output_costs_little_memory(play: Play) -> None:
-    async def scene(bench: Bench) -> tuple[Ended, int]:
+    async def scene(bench: Bench) -> tuple[ProcessEnd, int]:
         tracemalloc.start()
         ended = await bench.bash("head -c 30000000 /dev/zero | tr '\\0' x", timeout_s=120)
         _, peak = tracemalloc.get_traced_memory()
@@ -310,7 +310,7 @@ BIG = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60"
 def test_a_command_that_uses_too_much_is_ended(
     play: Play, most: tuple[int, int], command: str, told: str
 ) -> None:
-    async def scene(bench: Bench) -> Ended:
+    async def scene(bench: Bench) -> ProcessEnd:
         plain = bench.processes
         getattr(plain, "_plain", plain)._most = most
         return await bench.bash(command)
@@ -385,7 +385,7 @@ def test_commands_go_on_after_the_process_that_forks_their_supervisors_was_kille
     forker = "$(ps -o ppid= -p $(ps -o ppid= -p $PPID))"
     environment = f"tr '\\0' '\\n' < /proc/$(echo {forker})/environ"
 
-    async def scene(bench: Bench) -> list[Ended]:
+    async def scene(bench: Bench) -> list[ProcessEnd]:
         return [await bench.bash(f"kill -9 {forker}; sleep 0.1; echo on"), await bench.bash(environment)]
 
     first, second = play(scene)
@@ -406,7 +406,7 @@ def test_works_in_a_process_forked_from_one_that_ran_commands(tmp_path: Path) ->
 
 
 def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:
-    async def outer() -> Ended:
+    async def outer() -> ProcessEnd:
         return await asyncio.to_thread(lambda: asyncio.run(Bench(tmp_path).bash("echo there")))
 
     assert asyncio.run(outer()).output == "there\n"

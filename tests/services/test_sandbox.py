@@ -23,7 +23,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox.quarantine import quarantine_leftovers
 from interlock.state.errors import SandboxError
-from interlock.state.tooling import Ended
+from interlock.state.tooling import ProcessEnd
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n"
 
@@ -40,7 +40,7 @@ class Place:
 
     def sh(
         self, command: str, env: dict[str, str] | None = None, included: tuple[Path, ...] = (), **tools: Any
-    ) -> Ended:
+    ) -> ProcessEnd:
         """Run a command in the workspace, as `run_shell_command` does."""
         whole = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(env or {})}
         sandbox = sandbox_for(self.work, included=included, env=whole, **tools)

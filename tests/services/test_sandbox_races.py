@@ -16,7 +16,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox.mounts import Mounts
 from interlock.services.sandbox.sandbox import find_bwrap
 from interlock.state.errors import RunError
-from interlock.state.tooling import Ended
+from interlock.state.tooling import ProcessEnd
 
 SECRET = "KEY OF A PERSON"
 SWAP = (
@@ -48,7 +48,7 @@ class Place:
         finally:
             made.close()
 
-    async def look(self, processes: SupervisedProcesses) -> Ended:
+    async def look(self, processes: SupervisedProcesses) -> ProcessEnd:
         return await processes.run(["bash", "-c", LOOK], cwd=self.work, timeout_s=60)
 
     def check_home(self) -> None:
@@ -66,12 +66,12 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
 
 
 def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(place: Place) -> None:
-    async def scene() -> list[Ended]:
+    async def scene() -> list[ProcessEnd]:
         async with place.processes() as processes:
             swap = SWAP.format(home=place.home)
             await processes.start(["bash", "-c", swap], cwd=place.work, label="swap")
             await asyncio.to_thread(until, (place.work / "swapping").exists)
-            found: list[Ended] = []
+            found: list[ProcessEnd] = []
             for _ in range(TRIES):
                 with suppress(FileNotFoundError):  # where `sub` is missing at this moment
                     (place.work / "sub/AGENTS.md").touch()
@@ -124,7 +124,7 @@ def test_a_command_whose_protection_is_taken_away_from_outside_is_ended(place: P
     touched = f"cat {name} > seen; echo evil >> {name}; true"
     waits = f"touch ready; until [ -e go ]; do sleep 0.1; done; sleep 5; {touched}; sleep 60"
 
-    async def scene() -> Ended:
+    async def scene() -> ProcessEnd:
         async with place.processes() as processes:
             running = asyncio.ensure_future(
                 processes.run(["bash", "-c", waits], cwd=place.work, timeout_s=60)

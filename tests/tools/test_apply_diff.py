@@ -14,7 +14,7 @@ from interlock.state.deps import StopFlag, Stopped
 from interlock.tools.apply_diff import apply_blocks
 from interlock.tools.file_content import TextFile
 from interlock.tools.matcher.blocks import Block, DiffError, parse_blocks
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 
 TABLE: dict[str, list[Any]] = table(__file__, "diffs.yaml")
 
@@ -91,7 +91,7 @@ def test_a_margin_never_leads_to_a_wrong_place(
     sent = [margin.replace("N", str(at + off + n)) + line for n, line in enumerate(old, 1)]
     new = margin.replace("N", str(at + off + 1)) + "NEW"
     work = apply_blocks(
-        "f", TextFile("\n".join(lines) + "\n"), parse_blocks(block("\n".join(sent), new, hint)), Work()
+        "f", TextFile("\n".join(lines) + "\n"), parse_blocks(block("\n".join(sent), new, hint)), WorkBudget()
     )
     if not work.places:
         return
@@ -114,17 +114,19 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
     file = TextFile("".join(f"    value_{n} = compute({n}, other)\n" for n in range(2_000)))
     nearly = [Block((f"    valeu_{n} = compute(x, otter)",), ("z",), n) for n in range(1, 161)]
     few, many = (
-        lines_run(lambda count=count: apply_blocks("f", file, nearly[:count], Work(2_000_000)))
+        lines_run(lambda count=count: apply_blocks("f", file, nearly[:count], WorkBudget(2_000_000)))
         for count in (40, 160)
     )
     assert many < 1.5 * few
     alike = [Block(tuple(f"    valeu_{k} = compute({k}, other)" for k in range(20)), ("z",), 0)] * 9
-    assert lines_run(lambda: apply_blocks("f", file, alike, Work(2_000_000))) < 1_000_000
-    assert apply_blocks("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).places
+    assert lines_run(lambda: apply_blocks("f", file, alike, WorkBudget(2_000_000))) < 1_000_000
+    assert apply_blocks(
+        "f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], WorkBudget(0)
+    ).places
     stop = StopFlag()
     stop.ask()
     with pytest.raises(Stopped):
-        apply_blocks("f", file, nearly, Work(check=stop.check))
+        apply_blocks("f", file, nearly, WorkBudget(check=stop.check))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,9 @@ def test_only_the_place_that_is_meant_is_ever_changed(
     """A unique or hinted place is changed: anything else is refused."""
     old = lines[at % len(lines) :][:count]
     starts = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
-    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)], Work())
+    work = apply_blocks(
+        "f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)], WorkBudget()
+    )
     if not work.places:
         assert len(starts) > 1
         return
@@ -206,7 +210,7 @@ def test_a_blank_line_that_the_file_does_not_have_takes_no_other_line_with_it(
     old = lines[at:][:count]
     search = [*[""] * before, *old, ""]
     work = apply_blocks(
-        "f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)], Work()
+        "f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)], WorkBudget()
     )
     if work.places:
         made = [line.lstrip() if line.strip() == "NEW" else line for line in work.final_text.split("\n")]

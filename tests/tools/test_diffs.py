@@ -2,9 +2,9 @@
 
 import pytest
 
-from interlock.state.text import diff_stat, find_cut_diff_line
+from interlock.state.text import find_cut_diff_notice, format_diff_stat
 from interlock.tools.matcher.edit import describe_nearest_text
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.text_diff import unified_diff
 
 
@@ -30,9 +30,9 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ]
     cut = unified_diff("a", None, "".join(lines).encode())
     assert len(cut) < 101_000
-    assert find_cut_diff_line(cut) and diff_stat(cut) == "+40000", "what isn't shown counts"
+    assert find_cut_diff_notice(cut) and format_diff_stat(cut) == "+40000", "what isn't shown counts"
     dashes = unified_diff("a", b"-- a\nkept\n", b"++ b\nkept\n")
-    assert diff_stat(dashes) == "+1 −1", "a line of the file isn't taken for a header"
+    assert format_diff_stat(dashes) == "+1 −1", "a line of the file isn't taken for a header"
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ],
 )
 def test_a_failed_search_says_what_comes_nearest(text: str, old: str, new: str, expected: str) -> None:
-    assert expected in describe_nearest_text(text, old, new, work=Work())
+    assert expected in describe_nearest_text(text, old, new, work=WorkBudget())

@@ -12,7 +12,7 @@ from patience import lines_run
 from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
 from interlock.tools.matcher.find import find_match
-from interlock.tools.matcher.windows import Match, Miscount, Work, replace_windows
+from interlock.tools.matcher.windows import Match, Miscount, WorkBudget, replace_windows
 from interlock.tools.text_diff import unified_diff
 
 CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
@@ -22,13 +22,13 @@ TABLE: dict[str, list[Any]] = table(__file__, "matcher.yaml")
 
 def made(text: str, old: str, new: str, expected: int | None = 1) -> tuple[str, str]:
     """The strategy and the new text."""
-    found = find_match(text, old, new, expected, work=Work())
+    found = find_match(text, old, new, expected, work=WorkBudget())
     assert isinstance(found, Match), found
     return found.strategy, replace_windows(text, found.spans)
 
 
 def repaired(text: str, old: str, new: str) -> str:
-    found = place_or_correct_edit("a", text, old, new, 1, work=Work())
+    found = place_or_correct_edit("a", text, old, new, 1, work=WorkBudget())
     assert not isinstance(found, EditProblem), found
     return replace_windows(text, found.spans)
 
@@ -43,19 +43,19 @@ def test_each_strategy_makes_the_change_that_was_meant(
 
 @pytest.mark.parametrize(("text", "old"), TABLE["not taken"])
 def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
-    assert find_match(text, old, "new", 1, work=Work()) is None
+    assert find_match(text, old, "new", 1, work=WorkBudget()) is None
 
 
 @pytest.mark.parametrize(("text", "old", "expected", "count"), TABLE["miscounted"])
 def test_another_number_of_places_is_a_miscount(text: str, old: str, expected: int, count: int) -> None:
-    found = find_match(text, old, "new", expected, work=Work())
+    found = find_match(text, old, "new", expected, work=WorkBudget())
     assert isinstance(found, Miscount)
     assert found.count == count
 
 
 def test_overlapping_places_are_refused_unless_both_ways_give_the_same() -> None:
     for expected in (1, None):
-        found = find_match("aaa", "aa", "b", expected, work=Work())
+        found = find_match("aaa", "aa", "b", expected, work=WorkBudget())
         assert isinstance(found, Miscount)
         assert found.overlapping
     assert made("aaaa", "aa", "b", 2)[1] == "bb"
@@ -71,14 +71,16 @@ def test_both_strings_are_mended_alike(text: str, old: str, new: str, after: str
 def test_what_would_be_wrong_though_the_place_is_known_is_refused(
     text: str, old: str, new: str, code: str | None
 ) -> None:
-    found = place_or_correct_edit("a", SOURCES.get(text, text), old, new, 1, work=Work())
+    found = place_or_correct_edit("a", SOURCES.get(text, text), old, new, 1, work=WorkBudget())
     assert (found.code if isinstance(found, EditProblem) else None) == code
 
 
 def test_lines_that_are_not_changed_keep_their_own_ending() -> None:
     file = decode_text_file(b"one\r\ntwo\nthree\r\n")
     assert file is not None
-    found = place_or_correct_edit("a", file.text, "one\ntwo\nthree\n", "one\n2\nthree\n", 1, work=Work())
+    found = place_or_correct_edit(
+        "a", file.text, "one\ntwo\nthree\n", "one\n2\nthree\n", 1, work=WorkBudget()
+    )
     assert not isinstance(found, EditProblem)
     assert apply_spans(file, found.spans) == "one\r\n2\r\nthree\r\n"
 
@@ -103,7 +105,7 @@ def test_text_outside_the_windows_never_changes(
 ) -> None:
     start = data.draw(st.integers(0, len(text)))
     old = data.draw(SPOILT)(text[start : data.draw(st.integers(start, len(text)))])
-    found = find_match(text, old, new, expected, work=Work())
+    found = find_match(text, old, new, expected, work=WorkBudget())
     assume(isinstance(found, Match))
     assert isinstance(found, Match)
     assert expected in (None, len(found.spans))
@@ -123,7 +125,7 @@ def test_the_matcher_never_chooses_between_two_equally_good_windows(
     assume(block.strip())
     text = f"{block}\n{between}|\n{block}\n"
     old = spoil(block)  # type: ignore[operator]
-    found = find_match(text, old, "new", 1, work=Work())
+    found = find_match(text, old, "new", 1, work=WorkBudget())
     if isinstance(found, Match):
         # Found only between the two, better than in them.
         assert len(block) < found.spans[0].start
@@ -152,7 +154,7 @@ def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(
 
 
 def _edited(text: str, old: str, new: str, expected: int | None) -> None:
-    found = place_or_correct_edit("a", text, old, new, expected, work=Work())
+    found = place_or_correct_edit("a", text, old, new, expected, work=WorkBudget())
     if not isinstance(found, EditProblem):
         after = apply_spans(TextFile(text), found.spans)
         unified_diff("a", text.encode(), after.encode())
@@ -161,7 +163,7 @@ def _edited(text: str, old: str, new: str, expected: int | None) -> None:
 def test_too_many_places_to_compare_are_refused_not_searched_for_ever() -> None:
     text = "a b c d e f g h i\n" * 50_000 + "zz\n"
     old = "a  b c d e f g h i\n" * 400 + "zz zz\n"
-    found = place_or_correct_edit("a", text, old, "x", 1, work=Work())
+    found = place_or_correct_edit("a", text, old, "x", 1, work=WorkBudget())
     assert isinstance(found, EditProblem)
     assert "too many places" in found.message
 

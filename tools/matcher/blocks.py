@@ -19,7 +19,7 @@ from interlock.tools.matcher.edit import (
     place_corrected_edit,
 )
 from interlock.tools.matcher.find import STRATEGIES, find_match
-from interlock.tools.matcher.windows import Match, Miscount, Work
+from interlock.tools.matcher.windows import Match, Miscount, WorkBudget
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
 _SEARCH = re.compile(r"<{7} SEARCH>?\s*")
@@ -162,7 +162,7 @@ class PlacedBlock(NamedTuple):
 
 
 def place_block(
-    display_path: str, text: str, block: Block, to_current_line: Callable[[int], int], work: Work
+    display_path: str, text: str, block: Block, to_current_line: Callable[[int], int], work: WorkBudget
 ) -> PlacedBlock | EditProblem:
     """Return the place of a block: of its text as written, then without the margin of a listing, then nearly as
     written; or why it has none.
@@ -191,7 +191,7 @@ def place_block(
     return PlacedBlock(block, mended)
 
 
-def has_several_places(text: str, block: Block, work: Work) -> bool:
+def has_several_places(text: str, block: Block, work: WorkBudget) -> bool:
     """Return whether the block's text stands at several places."""
     return isinstance(_find_block(text, block, 0, work), Miscount)
 
@@ -204,7 +204,7 @@ def _is_at_numbered_line(
 
 
 def _find_block(
-    text: str, block: Block, line: int, work: Work, *, nearly: bool = True
+    text: str, block: Block, line: int, work: WorkBudget, *, nearly: bool = True
 ) -> Match | Miscount | None:
     """Return where a block's text stands, nearest to `line` if it is given."""
     old, new = block.texts
@@ -224,7 +224,7 @@ def _line_distance(text: str, found: Match, line: int) -> int:
 
 
 def _find_near_hint(
-    text: str, old: str, new: str, line: int, known: Match | Miscount, work: Work
+    text: str, old: str, new: str, line: int, known: Match | Miscount, work: WorkBudget
 ) -> Match | None:
     """Search again in the lines at the hint, then around it: among several places with the strategy that found them,
     against one that is far away with each that compares all words."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
 from interlock.tools.matcher.find import find_exact_match, find_match
-from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
+from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, WorkBudget
 from interlock.tools.text_diff import Comparison
 
 _MOST_NAMED = 20
@@ -101,7 +101,7 @@ _LONGEST_PLACEHOLDER = 120
 """Maximum characters of a placeholder line; also bounds the regex's work."""
 
 
-def find_omission(text: str, allowed: str) -> str | None:
+def find_omission_error(text: str, allowed: str) -> str | None:
     """Return the error for the first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
     known = {line.strip() for line in allowed.splitlines()}
     for line in text.splitlines():
@@ -116,7 +116,7 @@ def find_omission(text: str, allowed: str) -> str | None:
 
 def unusable_strings_problem(old: str, new: str) -> EditProblem | None:
     """Return what is wrong with the strings themselves, or None."""
-    if omitted := find_omission(new, allowed=old):
+    if omitted := find_omission_error(new, allowed=old):
         return EditProblem("omission_placeholder", omitted)
     if old == new:
         return EditProblem("no_change", "old_string and new_string are the same; nothing would change.")
@@ -141,7 +141,7 @@ def place_edit(
     new: str,
     expected: int | None,
     *,
-    work: Work,
+    work: WorkBudget,
     only_exact: bool = False,
 ) -> PlacedEdit | EditProblem:
     """Return where an edit goes, by the first strategy that finds it; or why it has no place."""
@@ -184,7 +184,7 @@ def place_corrected_edit(
     new: str,
     expected: int | None,
     *,
-    work: Work,
+    work: WorkBudget,
     whole_lines: bool = False,
 ) -> PlacedEdit | None:
     """Return where an edit goes after the first correction of both strings that yields the expected windows, else
@@ -211,7 +211,7 @@ def _has_separate_words(text: str, spans: tuple[Span, ...], old: str) -> bool:
 
 
 def place_or_correct_edit(
-    display_path: str, text: str, old: str, new: str, expected: int | None, *, work: Work
+    display_path: str, text: str, old: str, new: str, expected: int | None, *, work: WorkBudget
 ) -> PlacedEdit | EditProblem:
     """Return where an edit goes, by everything that needs no model; or why it has no place."""
     found = place_edit(display_path, text, old, new, expected, work=work)
@@ -226,7 +226,9 @@ def apply_spans(file: TextFile, spans: tuple[Span, ...]) -> str:
     crlf = file.raw.count("\r\n")
     if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
         spans = tuple(small for span in spans for small in _split_into_changes(text, span))
-    return keep_final_newline(file, file.replace_spans([(span.start, span.end, span.new) for span in spans]))
+    return restore_final_newline(
+        file, file.replace_spans([(span.start, span.end, span.new) for span in spans])
+    )
 
 
 def _split_into_changes(text: str, span: Span) -> list[Span]:
@@ -337,7 +339,7 @@ CORRECTIONS = (
 """In the order in which they are tried."""
 
 
-def keep_final_newline(file: TextFile, raw: str) -> str:
+def restore_final_newline(file: TextFile, raw: str) -> str:
     """`raw` with the file's original ending: with a final newline, or without."""
     if not raw or not file.raw:
         return raw
@@ -346,7 +348,7 @@ def keep_final_newline(file: TextFile, raw: str) -> str:
     return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
 
 
-def describe_nearest_text(text: str, old: str, new: str, work: Work) -> str:
+def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> str:
     """Return a hint for a model that misses its place: the edit was already made, or the most similar lines."""
     try:
         work.spend(len(text))

@@ -25,7 +25,7 @@ from interlock.tools.matcher.windows import (
     TooMuchWork,
     Window,
     Windows,
-    Work,
+    WorkBudget,
     find_first_places,
     find_line_windows,
     find_places,
@@ -37,13 +37,13 @@ from interlock.tools.matcher.windows import (
 )
 
 
-def _fuzzy_windows(text: str, old: str, work: Work) -> Windows:
+def _fuzzy_windows(text: str, old: str, work: WorkBudget) -> Windows:
     from interlock.tools.matcher.fuzzy import find_nearest_windows
 
     return to_windows(find_nearest_windows(text, old, work))
 
 
-_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
+_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, WorkBudget], Windows]], ...] = (
     ("whitespace", find_line_windows),
     ("tokens", find_token_windows),
     ("fuzzy", _fuzzy_windows),
@@ -70,7 +70,7 @@ def find_match(
     expected: int | None,
     *,
     whole_lines: bool = False,
-    work: Work,
+    work: WorkBudget,
     nearly: bool = True,
 ) -> Match | Miscount | None:
     """Return where `old` is, by the first strategy that finds it; the last one only with `nearly`. `expected` None:

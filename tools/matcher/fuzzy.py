@@ -19,7 +19,7 @@ from interlock.tools.matcher.windows import (
     TOKEN,
     LineIndex,
     Window,
-    Work,
+    WorkBudget,
     blank_tolerant_window,
     split_search_lines,
 )
@@ -65,7 +65,7 @@ class _Candidate(NamedTuple):
     """Index of its first line among the non-blank lines."""
 
 
-def find_nearest_windows(text: str, old: str, work: Work) -> list[Window]:
+def find_nearest_windows(text: str, old: str, work: WorkBudget) -> list[Window]:
     """Return the nearest window, or those too close to choose between; empty: none is near enough."""
     wanted = [line.strip() for line in split_search_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
@@ -96,7 +96,7 @@ def _build_window(text: str, old: str, lines: LineIndex, start: int, count: int)
     )
 
 
-def _measure_candidates(lines: LineIndex, wanted: list[str], work: Work) -> Iterator[_Candidate]:
+def _measure_candidates(lines: LineIndex, wanted: list[str], work: WorkBudget) -> Iterator[_Candidate]:
     size = sum(map(len, wanted))
     bare = [_remove_whitespace(line) for line in wanted]
     cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
@@ -107,7 +107,7 @@ def _measure_candidates(lines: LineIndex, wanted: list[str], work: Work) -> Iter
             yield _Candidate(measured, first)
 
 
-def _find_candidates(lines: LineIndex, bare: list[str], most: int, work: Work) -> set[int]:
+def _find_candidates(lines: LineIndex, bare: list[str], most: int, work: WorkBudget) -> set[int]:
     """Return positions where a window may start: one of the longest lines roughly matches there. Empty above `most`."""
     probes = _choose_probes(bare, lines)
     most = min(_MOST_CANDIDATES, most)
@@ -157,7 +157,7 @@ def _window_distance(
 
 
 def _has_rival_as_close(
-    lines: LineIndex, wanted: Sequence[str], best: _Candidate, rivals: Sequence[_Candidate], work: Work
+    lines: LineIndex, wanted: Sequence[str], best: _Candidate, rivals: Sequence[_Candidate], work: WorkBudget
 ) -> bool:
     """Return whether some rival differs in no more words and symbols than the best."""
     tokens = [TOKEN.findall(line) for line in wanted]

@@ -73,7 +73,7 @@ class TooMuchWork(Exception):  # noqa: N818 - no fault: the text is too much ali
 
 
 @dataclass
-class Work:
+class WorkBudget:
     """Comparisons left for a call, whatever its edits and their strategies spend them on."""
 
     left: int = MOST_WORK
@@ -173,7 +173,7 @@ def split_search_lines(old: str) -> list[str]:
     return old.removesuffix("\n").split("\n")
 
 
-def find_line_windows(text: str, old: str, work: Work) -> Windows:
+def find_line_windows(text: str, old: str, work: WorkBudget) -> Windows:
     """Return windows by the strictest comparison with a hit: ignoring trailing whitespace, then indentation, then
     blank lines."""
     wanted = split_search_lines(old)
@@ -188,7 +188,7 @@ def find_line_windows(text: str, old: str, work: Work) -> Windows:
 
 
 def _find_equal_lines(
-    text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool, work: Work
+    text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool, work: WorkBudget
 ) -> Windows:
     """Return windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
@@ -337,7 +337,7 @@ def _include_line_break(text: str, stop: int, tail: bool) -> int:
     return min(stop + 1, len(text)) if tail else stop
 
 
-def find_token_windows(text: str, old: str, work: Work) -> Windows:
+def find_token_windows(text: str, old: str, work: WorkBudget) -> Windows:
     """Return windows with the same words, which start a line, after its indentation, and end one if `old` does. Words
     stay separate: `return x` doesn't match `returnx`."""
     tokens: list[str] = TOKEN.findall(old)
@@ -381,7 +381,7 @@ def _is_word(token: str) -> bool:
 
 
 def _iterate_matches(
-    text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: Work, cost: int
+    text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: WorkBudget, cost: int
 ) -> Iterator[Window]:
     """Yield windows that match, overlapping ones, too: whoever counts them decides which is meant."""
     found = begin.search(text)

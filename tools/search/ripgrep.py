@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.state.calls import ToolError
-from interlock.state.tooling import Ended, ToolContext
+from interlock.state.tooling import ProcessEnd, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.workspace_files import LARGEST, open_directory, open_regular_file, resolve_allowed_file
 
@@ -187,7 +187,7 @@ class Grep:
         kept = ((line, number not in numbers) for number, line in enumerate(lines, 1))
         return [line._replace(is_match=line.is_match and keep) for line, keep in kept]
 
-    async def _run_ripgrep(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
+    async def _run_ripgrep(self, argv: list[str], search: Search, stdin: bytes | None = None) -> ProcessEnd:
         """Run a search program. Raise `ToolError` if it doesn't end well."""
         ended = await self._context.processes.run(
             argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True

@@ -24,7 +24,7 @@ from interlock.services.hooks.hook_replies import (
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.tooling import Ended
+from interlock.state.tooling import ProcessEnd
 
 TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 NO = '{"decision": "deny", "reason": "no"}'
@@ -43,8 +43,8 @@ def ran(folder: Path, command: str, **more: Any) -> Reply:
     return asyncio.run(go())
 
 
-def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: int = 0) -> Ended:
-    return Ended(how, code, None if code is not None else "SIGKILL", output, omitted, None, 0.1)
+def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: int = 0) -> ProcessEnd:
+    return ProcessEnd(how, code, None if code is not None else "SIGKILL", output, omitted, None, 0.1)
 
 
 @pytest.mark.parametrize(("output", "code", "said", "decision", "reason"), TABLE["replies"])
