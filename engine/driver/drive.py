@@ -259,8 +259,8 @@ async def open_drive(
 ) -> AsyncGenerator[Drive]:
     """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened.
 
-    `release_in_thread`: for a server's loop, which mustn't wait for the database. A process that drives one run gives it
-    back at once: its threads may all be stuck in somebody's code.
+    `release_in_thread`: for a server's loop, which mustn't wait for the database. A process that drives one run gives
+    it back at once: its threads may all be stuck in somebody's code.
     """
     try:
         drive = Drive(store, lease, pipeline, prepared, bus, stop, substitute_services)
