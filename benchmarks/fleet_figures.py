@@ -170,7 +170,7 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
         "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
         "approvals --all": lambda: list_waiting_requests(store),
         "approvals": lambda: list_waiting_requests(store, limit=20),
-        "a worker's sweep": lambda: conn.jobs.unsure(12.0),
+        "a worker's sweep": lambda: conn.jobs.list_unsure_runs(12.0),
     }
 
 

@@ -16,7 +16,7 @@ from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import list_interrupts, set_interrupts
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import list_stored_statuses, set_run_status
-from interlock.engine.store.saver import Saver, child_in, status_of
+from interlock.engine.store.saver import Saver, awaited_subtask, compute_run_status
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -76,12 +76,12 @@ async def _read_checkpoint_status(
     newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
     if newest is None:
         return None
-    status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
+    status, outcome = compute_run_status(newest.checkpoint["channel_values"], declared.outcome)
     app = compiled(declared.name)
     if pending_nodes_missing_from(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
-    waits = {item.value: item.id for item in pending_interrupts(snapshot) if not child_in(item.value)}
+    waits = {item.value: item.id for item in pending_interrupts(snapshot) if not awaited_subtask(item.value)}
     if (status == "open") != bool(snapshot.tasks):
         status = "open" if snapshot.tasks else "done"
     return CheckpointStatus(status, outcome, newest.metadata.get("step", 0), waits)

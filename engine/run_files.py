@@ -17,10 +17,10 @@ from interlock.engine.masking import load_folder_redactor
 from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.blobs import repository_with_snapshots, store_snapshot
+from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot
 from interlock.engine.store.runs import read_options, read_repository_option
-from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
-from interlock.engine.store.workspaces import change_files
+from interlock.engine.store.snapshots import Snapshot, list_planned_paths, read_unsaved_calls, snapshots
+from interlock.engine.store.workspaces import note_changed_files
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import find_generated_paths
@@ -100,7 +100,7 @@ class RunFiles:
             return RestorePlan(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
-        then = repository_with_snapshots(self.home, folder, [commit]).read_contents(commit)
+        then = open_repository_with_snapshots(self.home, folder, [commit]).read_contents(commit)
         work = plan_restore(now, then, Path(self.run.workspace), folder)
         if inside := find_blocked_paths(work, now):
             raise UserError(
@@ -135,7 +135,7 @@ class RunFiles:
     def written(self) -> set[str]:
         """What file tools wrote."""
         root = Path(self.run.workspace)
-        planned = planned_paths(self.home, self.run.run)
+        planned = list_planned_paths(self.home, self.run.run)
         return {
             str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
         }
@@ -143,7 +143,7 @@ class RunFiles:
     def diff_each_call(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
         ends = [commit for s in chosen for commit in (s.before, s.after)]
-        repository_with_snapshots(self.home, self.folder, dict.fromkeys(ends))
+        open_repository_with_snapshots(self.home, self.folder, dict.fromkeys(ends))
         made = self.repository.diff_pairs([*pairwise(ends)])
         names = {*self.contents(ends[0]).files} if ends else set[str]()
         for number, pieces in enumerate(made):
@@ -163,9 +163,9 @@ class RunFiles:
 
     def contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
-            self._read[commit] = repository_with_snapshots(self.home, self.folder, [commit]).read_contents(
-                commit
-            )
+            self._read[commit] = open_repository_with_snapshots(
+                self.home, self.folder, [commit]
+            ).read_contents(commit)
         return self._read[commit]
 
     _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
@@ -296,7 +296,9 @@ def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
     ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
-    repository_with_snapshots(home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair))
+    open_repository_with_snapshots(
+        home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair)
+    )
     steps = files.repository.diff_pairs(ends)
     changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
     first, last = (
@@ -325,7 +327,7 @@ def unrestorable_line(home: Path, run: RunRow) -> str:
 
 
 def _unsaved_line(home: Path, run: str) -> str:
-    found = unsaved(home, run)
+    found = read_unsaved_calls(home, run)
     if found is None:
         return ""
     from interlock.engine.read.calls import list_calls
@@ -356,7 +358,7 @@ def _included_line(home: Path, run: RunRow) -> str:
 def check_restorable(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
     keys, root = {s.key for s in chosen}, Path(run.workspace)
-    paths = [str(root / path) for key, path in planned_paths(home, run.run) if key in keys]
+    paths = [str(root / path) for key, path in list_planned_paths(home, run.run) if key in keys]
     if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
         raise UserError(
             f"{_list_paths(outside)} lies in an included directory, of whose files nothing is kept, so nothing was "
@@ -432,4 +434,4 @@ def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
     commit = snapshot_folder(home, Path(here.workspace), run.run)
     with Store(home).writing() as conn:
         store_snapshot(conn, RunFiles(home, here).repository, commit)
-        change_files(conn, run.run, commit, elsewhere=here != run)
+        note_changed_files(conn, run.run, commit, elsewhere=here != run)

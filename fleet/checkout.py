@@ -17,10 +17,10 @@ from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import (
     NOWHERE,
     Place,
-    left_places,
+    append_left_place,
+    find_newest_snapshot,
     move,
-    newest_snapshot,
-    place_of,
+    read_place,
 )
 from interlock.fleet.commits import Commits, restore_commits
 from interlock.fleet.mirrors import Mirror, require_repository
@@ -74,10 +74,10 @@ class Checkout:
 
     def record_place(self, run: str, conn: Connection) -> None:
         """Inside a transaction of the run's driver: the files are here. Raises `BusyError` if they changed since."""
-        now = place_of(conn, run)
+        now = read_place(conn, run)
         if now == Place(str(self.folder), self.options["at"]):
             return
-        if now != self.before or (self.snapshot and newest_snapshot(conn, run) != self.snapshot):
+        if now != self.before or (self.snapshot and find_newest_snapshot(conn, run) != self.snapshot):
             raise BusyError(f"Run {run!r} went on elsewhere meanwhile.")
         note = _MOVED.format(new=str(self.folder), old=now.folder) if now.at else ""
         move(conn, run, now, str(self.folder), self.options, note)
@@ -101,7 +101,7 @@ def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checko
         options = read_repository_option(conn, run)
         if not options:
             return None
-        before, snapshot = place_of(conn, run), newest_snapshot(conn, run)
+        before, snapshot = read_place(conn, run), find_newest_snapshot(conn, run)
     if workspaces is None:
         raise RunError(
             "This worker has no folder for clones. Start it with: interlock worker --workspaces DIR"
@@ -131,7 +131,7 @@ def _prepare_checkout(
         _make_clone_folder(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if before.at not in ("", at, NOWHERE):
-        now["moved_from"] = left_places(options, before.at)
+        now["moved_from"] = append_left_place(options, before.at)
     trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
     return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
 

@@ -24,10 +24,15 @@ from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
 from interlock.engine.run_files import run_repository
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.blobs import repository_with_snapshots, store_blob
+from interlock.engine.store.blobs import open_repository_with_snapshots, store_blob
 from interlock.engine.store.queue import give_up
 from interlock.engine.store.runs import read_run_options
-from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
+from interlock.engine.store.workspaces import (
+    find_first_snapshot,
+    find_newest_snapshot,
+    is_begun,
+    set_repository_option,
+)
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,
@@ -76,7 +81,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
         return False
     with open_reader(home) as conn:
         assert conn is not None
-        first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
+        first, last = find_first_snapshot(conn, outcome.run), find_newest_snapshot(conn, outcome.run)
     if checkout.options["deliver"] == "none":
         return False
     what, kept = {**checkout.options}, run_repository(home, outcome.run)
@@ -100,7 +105,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
     if left or "left_behind" in what:
         what |= {"left_behind": json.dumps(left), "left_behind_at": last}
         with Store(home).writing() as conn:
-            set_repository(conn, outcome.run, what)
+            set_repository_option(conn, outcome.run, what)
     if first == last and not commits:
         return False
     patch = snapshots.make_patch(first, last)
@@ -119,7 +124,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
                 checkout.mirror, checkout.options["commit"], snapshots, first, last
             ):
                 what["kept_back"] = "\n".join(kept_back)
-            set_repository(conn, outcome.run, what)
+            set_repository_option(conn, outcome.run, what)
     if pushing:
         checkout = replace(checkout, options=what)
         _enqueue_push_run(home, checkout, outcome.run, pushing, (first, last), options)
@@ -255,7 +260,7 @@ def _push_run_id(home: Path, run: str, snapshot: str) -> str:
 
 
 def _open_snapshots(home: Path, folder: Path, *commits: str) -> ShadowRepository:
-    return repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
+    return open_repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
 def _record_delivery_failure(home: Path, run: str, why: str) -> None:

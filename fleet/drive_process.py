@@ -17,10 +17,10 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.queue import give_up, note_stopped, submitted
+from interlock.engine.store.queue import give_up, mark_stopped, submitted
 from interlock.engine.store.rate_limits import FleetLimits, put_back
 from interlock.engine.store.runs import check_run_id, read_repository_option
-from interlock.engine.store.workspaces import set_repository
+from interlock.engine.store.workspaces import set_repository_option
 from interlock.fleet.checkout import UNKEPT, Checkout, check_out_run_files, configured_clone_folder
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver_outcome, push_tools
@@ -64,7 +64,7 @@ def main(run: str, state_directory: str) -> int:
             if limits.wait:
                 put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
             elif outcome.status == "timeout":
-                note_stopped(conn, run, "timeout")
+                mark_stopped(conn, run, "timeout")
     if files:
         deliver_outcome(home, files, outcome, options)
     return 0
@@ -106,7 +106,7 @@ def _record_place_of_unsaved_commits(home: Path, run: str, place: str) -> None:
     with Store(home).writing() as conn:
         kept = read_repository_option(conn, run)
         places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), place])
-        set_repository(conn, run, {**kept, UNKEPT: "\n".join(places)})
+        set_repository_option(conn, run, {**kept, UNKEPT: "\n".join(places)})
 
 
 def exit_when_worker_ends() -> None:

@@ -92,7 +92,7 @@ class PostgresConnection(Connection):
         return self._sync_pipeline(found) if sql.lstrip().startswith(self.reads) else found
 
     def ask(self, sql: str, values: Values = ()) -> "psycopg.Cursor[Any]":
-        return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
+        return self._cursor().execute(sql.encode(), [*map(self.to_stored_value, values)])
 
     def _cursor(self) -> "psycopg.Cursor[Any]":
         """One that takes parameters as the server does: `$1`, `$2`."""
@@ -104,15 +104,15 @@ class PostgresConnection(Connection):
             self._pipeline.sync()
         return cursor
 
-    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
         with self._cursor() as cursor:
-            cursor.executemany(sql.encode(), [[*map(self.as_stored, row)] for row in rows])
+            cursor.executemany(sql.encode(), [[*map(self.to_stored_value, row)] for row in rows])
 
-    def as_stored(self, value: object) -> object:
+    def to_stored_value(self, value: object) -> object:
         """PostgreSQL has no NUL in texts, and takes no boolean for a number."""
         if isinstance(value, str):
             return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
-        return super().as_stored(value)
+        return super().to_stored_value(value)
 
     def lock_audit(self) -> None:
         self.stored("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
@@ -122,13 +122,13 @@ class PostgresConnection(Connection):
         if self.session:
             self.session.audited, self._audit = False, None
 
-    def write_waiting(self, waiting: Iterable[Write]) -> None:
+    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
         plain = dict[str, list[Write]]()
         for write in waiting:
             if write.kind == "insert" and write.again == "refuse" and bytes not in map(type, write.values):
                 plain.setdefault(write.sql, []).append(write)
             else:
-                self._perform(write)
+                self._execute_write(write)
         for writes in plain.values():
             self._insert_rows_as_json(writes)
 
@@ -137,7 +137,7 @@ class PostgresConnection(Connection):
         table, names = writes[0].tables[0], ", ".join(writes[0].row)
         for write in writes:
             self.watch(write)
-        rows = [dict(zip(one.row, map(self.as_stored, one.values), strict=True)) for one in writes]
+        rows = [dict(zip(one.row, map(self.to_stored_value, one.values), strict=True)) for one in writes]
         sql = f"insert into {table} ({names}) select {names} from json_populate_recordset(null::{table}, $1)"
         self.stored(sql, (json.dumps(rows, ensure_ascii=False),))
 
@@ -180,7 +180,7 @@ class PostgresConnection(Connection):
 
     def _roll_back(self) -> None:
         if self._audit:
-            self._audit.taken_back()
+            self._audit.roll_back()
         with suppress(psycopg.Error):
             self._sending.close()
         if not self._open_raw.closed and self._open_raw.info.transaction_status != TransactionStatus.IDLE:
@@ -275,14 +275,14 @@ class Postgres(Adapter):
             version = by_hand or SCHEMA_VERSION
             conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
 
-    def explained(self) -> AbstractContextManager[None]:
+    def explain_errors(self) -> AbstractContextManager[None]:
         return convert_database_errors(self.path)
 
     def changes(self) -> "_Changes":
         return _Changes(self.path)
 
     def only_reads(self) -> str:
-        with self.explained(), closing(self.connect_reader()) as conn:
+        with self.explain_errors(), closing(self.connect_reader()) as conn:
             role, may, standby = conn.execute(
                 "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
                 "pg_is_in_recovery()"

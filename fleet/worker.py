@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.store import Store, queue
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import Unsure
+from interlock.engine.store.jobs import UnsureRun
 from interlock.engine.store.leases import revoke_leases_of_process
 from interlock.engine.store.rate_limits import admit, leave, release
 from interlock.engine.store.runs import set_run_error
@@ -82,7 +82,7 @@ class Worker:
     """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Child] = field(default_factory=dict[str, Any])
     _stopping: bool = False
-    _seen: dict[Unsure, float] = field(default_factory=dict[Unsure, float])
+    _seen: dict[UnsureRun, float] = field(default_factory=dict[UnsureRun, float])
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
@@ -107,7 +107,7 @@ class Worker:
         """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
         while not self._stopping:
             try:
-                with Store(self.home).database.explained(), queue_schema.unwrap_queue_errors():
+                with Store(self.home).database.explain_errors(), queue_schema.unwrap_queue_errors():
                     await self._take_jobs_until_outage()
             except (StoreError, BusyError) as error:
                 if _is_removed_as_stalled(error):
@@ -199,7 +199,7 @@ class Worker:
             await self._write_until_store_answers(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
-            await self._write_until_store_answers(partial(queue.note_stopped, run=run, kind="cancelled"))
+            await self._write_until_store_answers(partial(queue.mark_stopped, run=run, kind="cancelled"))
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
@@ -227,7 +227,7 @@ class Worker:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
             await self._write_until_store_answers(
-                partial(queue.try_again, name=schedule, due=due, deaths=deaths + died)
+                partial(queue.retry_start, name=schedule, due=due, deaths=deaths + died)
             )
 
     async def _run_process(
@@ -299,7 +299,7 @@ class Worker:
 
     def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()
-        found = [one for one in conn.jobs.unsure(_STALLED_S) if self._may_be_abandoned(one)]
+        found = [one for one in conn.jobs.list_unsure_runs(_STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
@@ -307,7 +307,7 @@ class Worker:
                 queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
-    def _may_be_abandoned(self, unsure: Unsure) -> bool:
+    def _may_be_abandoned(self, unsure: UnsureRun) -> bool:
         if unsure.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
@@ -321,18 +321,18 @@ def _is_removed_as_stalled(error: Exception) -> bool:
 
 def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
-    if not queue.may_go_on(conn, run):
+    if not queue.can_run_go_on(conn, run):
         return
     set_run_error(conn, run, {"type": "died", "message": cause})  # for whoever gives the run up
-    before = 0 if queue.got_further(conn, run, steps) else deaths
+    before = 0 if queue.has_progressed(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
 def _give_up_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
-    if deaths < _DEATHS or queue.got_further(conn, run, steps):
+    if deaths < _DEATHS or queue.has_progressed(conn, run, steps):
         return ""
-    last = queue.last_death(conn, run)
+    last = queue.read_death_message(conn, run)
     why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")
     what_now = f"Look into it, then: interlock resume {run}"
     queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")

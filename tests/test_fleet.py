@@ -29,7 +29,7 @@ from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, load_audit_key
 from interlock.engine.store.integrity import sign
 from interlock.engine.store.leases import read_lease, revoke_lease
-from interlock.engine.store.queue import hand_to_workers, put_job, take_back
+from interlock.engine.store.queue import enqueue_run, hand_to_workers, take_back
 from interlock.engine.store.runs import set_run_error
 
 __all__ = ["run"]
@@ -210,7 +210,7 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
     until(lambda: fleet("fleet", "--json").json["jobs"] == [])
     with Store(state_home()).writing() as conn:
-        put_job(conn, name, "nobody's")  # as while its worker delivers what it changed
+        enqueue_run(conn, name, "nobody's")  # as while its worker delivers what it changed
     assert f"Run {name} is done: there is nothing to stop." in fleet("cancel", name).err
     assert [job["run"] for job in fleet("fleet", "--json").json["jobs"]] == [name], "it is delivered"
     assert (tmp_path / "work" / "made.txt").read_text() == "made\n"
@@ -279,7 +279,7 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert _status(fleet, name) == "interrupted"
     assert fleet("wait", name).code == 130
     with closing(Store(state_home()).connect()) as conn:
-        assert conn.jobs.unsure(12) == [], "no worker puts it back"
+        assert conn.jobs.list_unsure_runs(12) == [], "no worker puts it back"
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"

@@ -69,7 +69,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
         assert hand_to_workers(conn, names[0])
     assert fetched() is None
     with writing() as conn:
-        for abandoned in conn.jobs.unsure(12.0):
+        for abandoned in conn.jobs.list_unsure_runs(12.0):
             requeue_abandoned_run(conn, abandoned)
     assert [job[1] for _ in names if (job := fetched())] == names
 
@@ -118,7 +118,7 @@ FIGURES = {
 def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
     fleet: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store.rate_limits import applying, count, wait_for
+    from interlock.engine.store.rate_limits import count, find_wait, list_applying_limits
 
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -126,27 +126,27 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
         user = f"anna{number}"
         assert fleet("limits", f"user={user}", f"--{figure.replace('_', '-')}", most).code == 0
         with writing() as conn:
-            limits = applying(conn, {"user": user, "workflow": "main", "model": "m"})
+            limits = list_applying_limits(conn, {"user": user, "workflow": "main", "model": "m"})
             for _ in range(3):
-                assert wait_for(conn, limits, 50) is None
+                assert find_wait(conn, limits, 50) is None
                 count(conn, limits, 1, 100, 0.2)
-            assert (wait := wait_for(conn, limits, 100)) and said in wait.why
+            assert (wait := find_wait(conn, limits, 100)) and said in wait.why
             assert wait.seconds and 0 < wait.seconds <= 31 * 86400
-            assert not applying(conn, {"user": "bob", "workflow": "main", "model": "m"})
+            assert not list_applying_limits(conn, {"user": "bob", "workflow": "main", "model": "m"})
             conn.stored("update limit_use set since = since - 100 * 86400")  # the period is over
             conn.stored("update limit_seconds set since = since - 100")
-            assert wait_for(conn, limits, 100) is None
+            assert find_wait(conn, limits, 100) is None
         assert fleet("limits", f"user={user}", "--json").json[0]["used"] == {figure: 0}
 
 
 def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet: Run) -> None:
-    from interlock.engine.store.rate_limits import applying, count, wait_for
+    from interlock.engine.store.rate_limits import count, find_wait, list_applying_limits
 
     names = {"user": "anna", "workflow": "main"}
 
     def use(requests: int, seconds_ago: int) -> None:
         with writing() as conn:
-            count(conn, applying(conn, names), requests, 0, 0.0)
+            count(conn, list_applying_limits(conn, names), requests, 0, 0.0)
             conn.stored(
                 "update limit_seconds set since = since - $1 where since > extract(epoch from now()) - 5",
                 (seconds_ago,),
@@ -154,7 +154,7 @@ def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet
 
     def waits() -> float | None:
         with writing() as conn:
-            wait = wait_for(conn, applying(conn, names))
+            wait = find_wait(conn, list_applying_limits(conn, names))
         return wait.seconds if wait else None
 
     assert fleet("limits", "user=*", "--requests", "10").code == 0

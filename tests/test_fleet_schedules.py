@@ -38,10 +38,10 @@ __all__ = ["fleet", "run"]
 )
 def test_a_time_counts_in_its_time_zone(cron: str, zone: str, after: str, expected: str) -> None:
     pytest.importorskip("croniter")
-    from interlock.engine.store.queue import next_time
+    from interlock.engine.store.queue import next_cron_time
 
     utc = ZoneInfo("UTC")
-    found = next_time(cron, zone, datetime.fromisoformat(after).replace(tzinfo=utc))
+    found = next_cron_time(cron, zone, datetime.fromisoformat(after).replace(tzinfo=utc))
     assert found.astimezone(utc).strftime("%Y-%m-%d %H:%M") == expected
 
 

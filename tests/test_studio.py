@@ -20,7 +20,7 @@ from patience import HANG_S
 from interlock.engine import Decision
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.foreign_saver import saver_for
+from interlock.engine.store.foreign_saver import make_saver
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import PIPELINES
@@ -137,7 +137,7 @@ def _here(folder: Path, shape: str) -> Seen:
         workflow, _ = find_workflow(name, stage.options)
         assert isinstance(workflow, ForeignWorkflow)
         approvals = SqlApprovals(conn, outcome.run)
-        saver = saver_for(workflow, conn, StepLog(), approvals, stage.home)
+        saver = make_saver(workflow, conn, StepLog(), approvals, stage.home)
         app, thread = workflow.build().compile(saver), {"configurable": {"thread_id": outcome.run}}
         while outcome.status == "waiting":
             tasks = app.get_state(thread).tasks

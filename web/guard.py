@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.engine.client.api_rows import all_served, change, serve, unserve
+from interlock.engine.client.api_rows import change, list_api_rows, remove_api_row, serve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import AppAuth
@@ -69,14 +69,14 @@ class Tokens:
 
     def program_tokens(self) -> dict[str, dict[str, str]]:
         """Return role and hash by the name of each token that counts, the oldest first."""
-        found = reversed(all_served(self._home, "token"))
+        found = reversed(list_api_rows(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
     def create_program_token(self, name: str, role: str) -> str:
         """Return a new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
-        unserve(self._home, "token", name)
+        remove_api_row(self._home, "token", name)
         serve(self._home, "token", name, kept)
         return token
 

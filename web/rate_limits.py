@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
-from interlock.engine.client.api_rows import Served
+from interlock.engine.client.api_rows import ApiRow
 from interlock.engine.client.fleet import QueuedTurn, give_up_stale_turns
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_process import AdoptedProcess
@@ -32,7 +32,7 @@ class RateLimits:
 
     async def wait_for_turn(
         self,
-        row: Served,
+        row: ApiRow,
         run: str,
         workflow: str,
         is_wanted: Callable[[], bool] = lambda: True,

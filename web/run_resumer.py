@@ -84,14 +84,14 @@ class RunResumer:
 
     def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left."""
-        for one in api_rows.all_served(self._home, "prompt"):
+        for one in api_rows.list_api_rows(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
                     and not self._turns.has_or_awaits_turn(one.id)
                 ):
-                    api_rows.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    api_rows.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
                 api_rows.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
@@ -109,7 +109,7 @@ class RunResumer:
             await self._drive_within_limits(run, started)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
-        api_rows.unserve(self._home, "prompt", run)
+        api_rows.remove_api_row(self._home, "prompt", run)
         await self._turns.release_turn(run)
         if failure and not started.done():
             started.set_exception(failure)
@@ -135,7 +135,7 @@ class RunResumer:
             api_rows.change(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release_turn(run)
 
-    async def _start_process(self, prompt_row: api_rows.Served) -> Child:
+    async def _start_process(self, prompt_row: api_rows.ApiRow) -> Child:
         def record_process(child: Child) -> None:
             process = [*drive_process.child_process_identity(child)]
             api_rows.change(self._home, "prompt", prompt_row.id, {"status": "started", "process": process})
@@ -145,5 +145,5 @@ class RunResumer:
         )
         return await drive_process.start_drive(work, record_process)
 
-    def _find_stored_prompt(self, run: str) -> api_rows.Served | None:
+    def _find_stored_prompt(self, run: str) -> api_rows.ApiRow | None:
         return api_rows.served(self._home, "prompt", run)

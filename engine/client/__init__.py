@@ -33,7 +33,7 @@ from interlock.engine.store import Store, open_reader, state_home
 from interlock.engine.store import runs as rows
 from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.runs import SessionState
-from interlock.engine.store.workspaces import carry_over
+from interlock.engine.store.workspaces import copy_undo_notes_to_fork
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from interlock.engine.graph_files import ListedApp
     from interlock.engine.run_files import FileChange
     from interlock.engine.travel.fork import Forked
-    from interlock.engine.travel.model_fork import GoneOn
+    from interlock.engine.travel.model_fork import ModelForkResult
     from interlock.engine.travel.replay import Replayed
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
@@ -392,7 +392,7 @@ class Client(Views):
         newest = self.checkpoints(run)[-1].step
         made = fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
         if in_place and made.step == newest:
-            carry_over(self.home, run, made.run)
+            copy_undo_notes_to_fork(self.home, run, made.run)
         return made
 
     def replay_run(
@@ -418,11 +418,11 @@ class Client(Views):
 
     def replay_with_model(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
-    ) -> "GoneOn":
+    ) -> "ModelForkResult":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.model_fork import go_on_with
+        from interlock.engine.travel.model_fork import continue_with_model
 
-        return engine.make_sync(go_on_with)(self.home, run, model, step, renderers)
+        return engine.make_sync(continue_with_model)(self.home, run, model, step, renderers)
 
     def record_end_cursor(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""

@@ -7,9 +7,9 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run, does_cancel_end_run
+from interlock.engine.store.approvals import cancel_ends_run, cancel_run
 from interlock.engine.store.leases import request_stop
-from interlock.engine.store.runs import first_task, innermost_waiting_subtask, run_and_subtasks
+from interlock.engine.store.runs import find_first_task, find_innermost_waiting_subtask, list_run_and_subtasks
 
 
 class CancelResult(NamedTuple):
@@ -31,13 +31,13 @@ def cancel_run_by_name(options: Options, name: str, cancelled_by: str = "") -> C
     if row.status == "waiting":
         return _cancel_waiting_run(options, store, row, cancelled_by)
     with store.writing("FULL") as conn:
-        family = run_and_subtasks(conn, first_task(conn, row.run))
+        family = list_run_and_subtasks(conn, find_first_task(conn, row.run))
         asked = [request_stop(conn, one, "stop") for one in family]
     return CancelResult("asked" if any(asked) else "idle", row)
 
 
 def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_by: str) -> CancelResult:
-    inner = innermost_waiting_subtask(store.home, row.run)
+    inner = find_innermost_waiting_subtask(store.home, row.run)
     requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
         with store.writing("FULL") as conn:
@@ -45,6 +45,6 @@ def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_b
     record_decisions(
         store, inner, [Decision(one["id"], "cancel") for one in requests], cancelled_by, options.door
     )
-    if requests and not any(does_cancel_end_run(request["choices"]) for request in requests):
+    if requests and not any(cancel_ends_run(request["choices"]) for request in requests):
         return CancelResult("decided", row)
     return CancelResult("ended", find_run(store.home, row.run))

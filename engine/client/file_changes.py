@@ -25,7 +25,7 @@ from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.checkpoints import find_checkpoint_at_step
 from interlock.engine.store.runs import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
-from interlock.engine.store.workspaces import note_undone
+from interlock.engine.store.workspaces import record_undone
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
@@ -72,7 +72,7 @@ class Rewind:
         if self._step is not None:
             return self.forked()
         self._files.put(self._restore_plan)
-        note_undone(
+        record_undone(
             self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
         )
         return None
@@ -81,12 +81,12 @@ class Rewind:
         """Change the files, and go on from there in a new run, of which both know. Raises `UserError`."""
         home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
         made = fork_run(home, run, step, in_place=True)
-        note_undone(
+        record_undone(
             home,
             made.run,
             f"The user went back from a later step of run {run} to step {step}{self._changes_text}",
         )
-        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}")
+        record_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}")
         return made
 
     @property
@@ -137,7 +137,7 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
         if call is not None:
             undone = find_call(list_calls(home, run.run), call, run.run)
             what = to_one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
-        note_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
+        record_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
 
 

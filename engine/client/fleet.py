@@ -19,9 +19,9 @@ from interlock.engine.store import (
     read_store_address,
     state_directory_for_store,
 )
-from interlock.engine.store.connection import NO_SERVER, Connection
+from interlock.engine.store.connection import NO_SERVER_MESSAGE, Connection
 from interlock.engine.store.jobs import Job
-from interlock.engine.store.queue import Delivery, Submitted, submitted
+from interlock.engine.store.queue import Delivery, Submission, submitted
 from interlock.engine.store.runs import new_run_id, set_run_error
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -100,7 +100,7 @@ def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
         return ""
     with open_reader(home) as conn:
         assert conn is not None
-        found = conn.jobs.unserved(queued_runs, STALLED_S) if queue.has_queue(conn) else []
+        found = conn.jobs.list_unserved_runs(queued_runs, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -143,7 +143,7 @@ def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
-    queue.next_time(cron, zone, datetime.now(UTC))
+    queue.next_cron_time(cron, zone, datetime.now(UTC))
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
@@ -160,17 +160,17 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if not is_on_server(self.home):
-            raise UserError(NO_SERVER)
+            raise UserError(NO_SERVER_MESSAGE)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
         with open_reader(self.home) as conn:
-            yield queue.need_queue(conn)
+            yield queue.require_queue(conn)
 
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         with Store(self.home).writing() as conn:
-            yield queue.need_queue(conn)
+            yield queue.require_queue(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
@@ -192,27 +192,27 @@ class Fleet:
         None: there was nothing to stop.
         """
         with self._writing() as conn:
-            rate_limits.waits_no_more(conn, run)
+            rate_limits.clear_limit_error(conn, run)
             return queue.take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
         with self._reading() as conn:
             return [
-                FleetLimit(limit, rate_limits.used_of(conn, limit)) for limit in rate_limits.all_limits(conn)
+                FleetLimit(limit, rate_limits.used_of(conn, limit)) for limit in rate_limits.list_limits(conn)
             ]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
         with self._writing() as conn:
             rate_limits.set_limit(conn, rate_limits.Limit(kind, name, **figures))
-            rate_limits.look_again(conn)
+            rate_limits.recheck_waiting_jobs(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
             if not rate_limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
-            rate_limits.look_again(conn)
+            rate_limits.recheck_waiting_jobs(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
@@ -262,9 +262,9 @@ class QueuedTurn:
 
         False: the store has no queue, and so no limits.
         """
-        by = Submitted(submitted["user"], submitted["priority"], workflow, "")
+        by = Submission(submitted["user"], submitted["priority"], workflow, "")
         with Store(self.home).writing() as conn:
-            return rate_limits.put_turn(conn, self.run, by, delay_s)
+            return rate_limits.enqueue_turn(conn, self.run, by, delay_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
@@ -294,7 +294,7 @@ class QueuedTurn:
 def give_up_stale_turns(home: Path, except_runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with Store(home).writing() as conn:
-        rate_limits.leave_other_turns(conn, except_runs)
+        rate_limits.end_other_turns(conn, except_runs)
 
 
 def with_fleet_limits(options: Options) -> Options:

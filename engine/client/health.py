@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, unreadable
+from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, find_unreadable_rows
 from interlock.services.files.disk import remove_others_permissions
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
@@ -56,7 +56,7 @@ def examine_and_repair_store(
         yield from (Finding("problem", "pages", line) for line in damaged)
         if not damaged:
             yield Finding("ok", "pages", "ok")
-        rows = list(unreadable(conn, home / "outputs", make_progress_callback("reading", "rows")))
+        rows = list(find_unreadable_rows(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
         from interlock.engine.rebuild import rebuild_rows

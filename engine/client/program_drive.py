@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
-from interlock.engine.client.api_rows import Served
+from interlock.engine.client.api_rows import ApiRow
 from interlock.graphs.foreign import wrap_foreign_input
 from interlock.graphs.langgraph_internals import TAP
 from interlock.graphs.pipeline import Pipeline
@@ -88,7 +88,7 @@ class Dialect:
 class ProgramCall(NamedTuple):
     """What a program asked for: one drive of a thread's run."""
 
-    row: Served
+    row: ApiRow
     new: bool
     """The run begins with it."""
     dialect: Dialect

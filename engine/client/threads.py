@@ -19,9 +19,9 @@ from interlock.engine.read import find_run
 from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign_saver import task_writes
+from interlock.engine.store.foreign_saver import list_task_writes
 from interlock.engine.store.journal import WHOLE
-from interlock.engine.store.runs import innermost_waiting_subtask, mark_run_done
+from interlock.engine.store.runs import find_innermost_waiting_subtask, mark_run_done
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
@@ -71,7 +71,7 @@ class StoredGraph:
     def __init__(self, conn: Connection, run: str) -> None:
         self._saver = Saver(conn)
         self._saver.serde = Serde(OF_PYTHON)
-        self._nodes = {task: node for _, task, node, _ in task_writes(conn, run)}
+        self._nodes = {task: node for _, task, node, _ in list_task_writes(conn, run)}
 
     def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's
         found = self._saver.get_tuple(config)
@@ -143,7 +143,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         read_recorded_source,
     )
     from interlock.engine.store.approvals import SqlApprovals
-    from interlock.engine.store.foreign_saver import saver_for
+    from interlock.engine.store.foreign_saver import make_saver
 
     store = Store(options.home)
     row = find_run(options.home, run)
@@ -158,7 +158,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         return
     chosen = add_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
-        saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
+        saver = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared_graph(prepared.settings.agents.max_depth).compile(saver)
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
@@ -235,10 +235,10 @@ async def _write_state(app: Any, config: Any, values: Any, as_node: str | None) 
 
 def query_memory_store(home: Path, query: Callable[[Any], Any]) -> Any:
     """What `query` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
-    from interlock.engine.store.foreign_saver import memories
+    from interlock.engine.store.foreign_saver import open_memory_store
 
     Store(home).open()
-    with memories(home / "interlock.db") as store:
+    with open_memory_store(home / "interlock.db") as store:
         return query(store)
 
 
@@ -253,7 +253,7 @@ class WaitingRequest:
 
 def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = queries.list_waiting_interrupts(options.home, innermost_waiting_subtask(options.home, run))
+    rows = queries.list_waiting_interrupts(options.home, find_innermost_waiting_subtask(options.home, run))
     return [
         WaitingRequest(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows
     ]
@@ -281,7 +281,7 @@ def read_answered_interrupt_ids(options: Options, run: str) -> set[str]:
     return {
         name
         for (name,) in queries.list_answered_interrupts(
-            options.home, innermost_waiting_subtask(options.home, run)
+            options.home, find_innermost_waiting_subtask(options.home, run)
         )
     }
 

@@ -15,7 +15,7 @@ from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import load_patch
 from interlock.engine.store.checkpoints import DueNode, RootCheckpoint
 from interlock.engine.store.queries import Row
-from interlock.engine.store.runs import innermost_waiting_subtask
+from interlock.engine.store.runs import find_innermost_waiting_subtask
 from interlock.engine.store.workspaces import Undone, undone
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node, node_display_name
@@ -170,7 +170,7 @@ class Views:
 
     def innermost_subtask(self, run: str) -> str:
         """The innermost subtask a task is waiting for; the run itself if there is none."""
-        return innermost_waiting_subtask(self.home, run)
+        return find_innermost_waiting_subtask(self.home, run)
 
     def dropped_messages(self, run: str, head: str | None = None) -> "list[list[Message]]":
         """The messages each compression or masking removed from the conversation, verbatim, oldest first."""

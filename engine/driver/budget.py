@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.model_calls import UsageLedger
-from interlock.engine.store.runs import first_task, run_and_subtasks
+from interlock.engine.store.runs import find_first_task, list_run_and_subtasks
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
@@ -72,7 +72,7 @@ class RunBudget:
     @cached_property
     def _sharing_runs(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
-        return run_and_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
+        return list_run_and_subtasks(self.usage.conn, find_first_task(self.usage.conn, self.usage.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Reserve the tokens, and return those left for the reply; None: any.
@@ -170,7 +170,10 @@ class RunBudget:
         )
 
     def _sum_usage(self, model: str, tokens: int) -> BudgetUse:
-        answered, reserved = self.usage.answered(self._sharing_runs), self.usage.reserved(self._sharing_runs)
+        answered, reserved = (
+            self.usage.answered(self._sharing_runs),
+            self.usage.list_reserved_calls(self._sharing_runs),
+        )
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
         latest = next((a for a in answered if a.model == model), None)

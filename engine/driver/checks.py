@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from interlock.engine.store.approvals import list_answered_requests_of_tool
 from interlock.engine.store.journal import Firing, HookLog
-from interlock.engine.store.runs import related_runs
+from interlock.engine.store.runs import list_related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import HookEnvironment, Reply, python_isolation_variables
@@ -168,7 +168,7 @@ class RunChecks:
             return TestChanges(unknown=str(error))
 
     async def _compare_with_start(self) -> "Comparison | None":
-        since = await self.snapshots.since_start()
+        since = await self.snapshots.compare_with_start()
         if since is None:
             return None
         from interlock.services.checks.compare import Comparison
@@ -180,7 +180,7 @@ class RunChecks:
     def _accepted_test_changes(self) -> dict[str, str]:
         """Changes of tests that people accepted in this run, and in those that it belongs to."""
         found: dict[str, str] = {}
-        for run in (*related_runs(self.log.conn, self.log.run), self.log.run):
+        for run in (*list_related_runs(self.log.conn, self.log.run), self.log.run):
             for request, answer in list_answered_requests_of_tool(self.log.conn, run, REQUEST):
                 if answer["choice"] == "proceed_once":
                     found |= request["call"]["args"]["tests"]

@@ -18,7 +18,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import HookLog, SqlJournal, effects_of
+from interlock.engine.store.journal import HookLog, SqlJournal, make_effects
 from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
@@ -127,7 +127,7 @@ def compose_services(
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
     processes, commands = of_run = _make_processes(prepared, outputs)
-    opened = partial(open_mcp_servers, prepared, outputs, emit, journal.keep_reply)
+    opened = partial(open_mcp_servers, prepared, outputs, emit, journal.record_server_reply)
     servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
     policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(
@@ -159,7 +159,7 @@ def compose_services(
         toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
         policy=policy,
         journal=journal,
-        effects=effects_of(conn, info.run, epoch, prepared.redact),
+        effects=make_effects(conn, info.run, epoch, prepared.redact),
         approvals=approvals,
         context=context,
         outputs=outputs,
@@ -404,7 +404,7 @@ def _make_models(
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
-        over_all = options.limited.of_drive(conn, user, info.workflow, prices)
+        over_all = options.limited.for_drive(conn, user, info.workflow, prices)
     budget = RunBudget(usage, prepared.limits, prices, on_refused, over_all)
     return ChatModels(
         only_own_scripts=prepared.options.repository is not None,

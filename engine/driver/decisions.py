@@ -11,9 +11,9 @@ from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edited_arguments, list_waiting_requests
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
+    cancel_ends_run,
     cancel_run,
     current_account_name,
-    does_cancel_end_run,
     enqueue_decided_run,
     record_decision,
     request_not_waiting_error,
@@ -51,8 +51,7 @@ def record_decisions(
             for name, answer in chosen:
                 record_decision(conn, run, name, answer)
             if any(
-                d.choice == "cancel" and does_cancel_end_run(waiting[name].fields["choices"])
-                for name, d in named
+                d.choice == "cancel" and cancel_ends_run(waiting[name].fields["choices"]) for name, d in named
             ):
                 return cancel_run(conn, run)
             enqueue_decided_run(conn, run)
@@ -64,7 +63,7 @@ def is_cancelling_run(store: Store, run: str, decisions: Sequence[Decision]) -> 
         return False
     waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
     named = [name for d in decisions if d.choice == "cancel" for name in _request_ids_of(waiting, d)]
-    return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
+    return any(cancel_ends_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
 def _request_ids_of(waiting: dict[str, Request], decision: Decision) -> list[str]:

@@ -14,13 +14,13 @@ from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
-from interlock.engine.store.model_calls import calls_made
+from interlock.engine.store.model_calls import count_replies_by_role
 from interlock.engine.store.runs import (
     ALPHABET,
     NewRun,
-    ended_subtask_status,
-    insert_child,
+    insert_child_run,
     is_row_sealed,
+    read_ended_subtask_status,
     read_options,
 )
 from interlock.prompts import render_prompt
@@ -110,7 +110,7 @@ def insert_linked_run(
         with conn.transaction():
             sealed = is_row_sealed(conn, parent)  # from here on, nobody else changes the parent's row
             new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
-            insert_child(conn, parent, new, sealed=sealed)
+            insert_child_run(conn, parent, new, sealed=sealed)
     return run
 
 
@@ -159,7 +159,7 @@ class RunTasks:
 
     def end(self, run: str) -> TaskEnd | None:
         with closing(self.store.connect()) as conn:
-            ended = ended_subtask_status(conn, run)
+            ended = read_ended_subtask_status(conn, run)
             if ended in (None, "removed"):
                 return ended and TaskEnd("removed", "", {})
             values = read_state_at_step(self.store.home, run)
@@ -241,7 +241,7 @@ class RunPlans:
             "plan_steps": [dict(s) for s in plan.steps],
         }
         with closing(self.store.connect()) as conn:
-            before = calls_made(conn, self.info.run)
+            before = count_replies_by_role(conn, self.info.run)
         kept = {**options_to_store(prepared.options), "approval_mode": modes["approval_mode"]}
         options = {**kept, "calls_before": before}
         title = prepared.redact(f"carries out: {prompt}")[:200]

@@ -20,10 +20,10 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign_saver import saver_for
+from interlock.engine.store.foreign_saver import make_saver
 from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.leases import fence_commits, lost_run_error
-from interlock.engine.store.model_calls import usage_of, usage_stats
+from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_requests import to_json_value
@@ -109,9 +109,9 @@ class Drive:
             self.services = substitute_services(services)
             self.context = _workflow_context(self.services, self.conn, lease.run, prepared)
             """For the workflow's `enter` and `leave`."""
-            self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
+            self._saver = make_saver(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
             self._saver.notice = self._warn_of_first_secret
-            self._saver.stores(self.services.deps.effects)
+            self._saver.set_effect_storage(self.services.deps.effects)
             self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
@@ -195,7 +195,7 @@ class Drive:
     def _collect_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
-        self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)
+        self.halted_breakpoints = self._saver.find_waiting_breakpoints(run, self.app, snapshot)
         self.awaited = {*waiting, *self.halted_breakpoints}
         return {} if self.halted_breakpoints else self._saver.answers(run, waiting)
 
@@ -314,7 +314,7 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
     if lost := pending_nodes_missing_from(values, app.nodes):
         raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    if lost := saver.lost_keys(values, known):
+    if lost := saver.find_lost_keys(values, known):
         raise _cannot_resume_error(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
@@ -335,7 +335,7 @@ def _workflow_context(
     started = time.monotonic()
 
     def stats() -> dict[str, Any]:
-        return {**usage_stats(conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+        return {**sum_usage(conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
 
     return WorkflowContext(
         services.transcript,
@@ -344,7 +344,7 @@ def _workflow_context(
         prepared.approval_mode,
         prepared.limits,
         stats,
-        lambda record: usage_of(conn, run, record),
+        lambda record: read_usage(conn, run, record),
         list(prepared.agents),
         _attachment_messages(prepared),
         prepared.options.compress,

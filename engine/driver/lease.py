@@ -214,7 +214,7 @@ async def _wait_until_replaceable(
             return row
         if row != owner_row:
             raise _busy_error(run, row)
-        if (writer := store.database.writer()) in (None, owner_row.owner.pid):
+        if (writer := store.database.find_writing_process()) in (None, owner_row.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
             raise BusyError(

@@ -17,7 +17,7 @@ from interlock.engine.driver.outcome import result_event
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run
-from interlock.engine.store.runs import outermost_waiting_task
+from interlock.engine.store.runs import find_outermost_waiting_task
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.events import Cancelled, NotificationEvent
@@ -48,7 +48,7 @@ class WaitingNotification:
         new = [request for request in outcome.pending if request["id"] not in known_requests]
         if outcome.status != "waiting" or not new:
             return None
-        run = find_run(home, outermost_waiting_task(home, outcome.run))
+        run = find_run(home, find_outermost_waiting_task(home, outcome.run))
         summary = make_visible(_summarize_requests(new))
         payload = {
             "event": "waiting",

@@ -23,10 +23,10 @@ from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.model_calls import usage_of, usage_stats
+from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.runs import (
     clear_run_error,
-    first_task,
+    find_first_task,
     read_options,
     set_run_error,
     stopped_run_error,
@@ -96,7 +96,7 @@ def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Excepti
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
         code = EXIT_CODES[status]
         if not details and status in STOPPED:
-            details = stopped_run_error(status, first_task(drive.conn, run))
+            details = stopped_run_error(status, find_first_task(drive.conn, run))
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
@@ -132,10 +132,10 @@ def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None
     if not (is_stopped and by_worker):
         set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
-        from interlock.engine.store.queue import leave_stopped
+        from interlock.engine.store.queue import mark_stopped_for_workers
 
         with drive.conn.transaction() as conn:
-            leave_stopped(conn, drive.lease.run, drive.stop.why)
+            mark_stopped_for_workers(conn, drive.lease.run, drive.stop.why)
     if status == "done":
         drive.end_run()
 
@@ -285,7 +285,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
 
 def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult:
     journal = drive.services.journal
-    key = journal.latest(record, index)
+    key = journal.find_latest_attempt(record, index)
     call = journal.call(key)
     row = journal.find(key, call)
     if row is not None and row.result is not None:
@@ -326,6 +326,6 @@ def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext
         model="",
         approval_mode="default",
         limits=Limits.model_validate({}),
-        stats=lambda: usage_stats(conn, run.run),
-        usage=lambda record: usage_of(conn, run.run, record),
+        stats=lambda: sum_usage(conn, run.run),
+        usage=lambda record: read_usage(conn, run.run, record),
     )

@@ -19,7 +19,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.runs import Definition, is_sealed, read_definition, read_run_options
-from interlock.engine.store.workspaces import move_task
+from interlock.engine.store.workspaces import move_task_to_folder
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
 from interlock.graphs.graph_changes import COMPRESS, PLACES, Processor, place_processors
@@ -167,7 +167,7 @@ def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> N
     folder = str(prepared.workspace.root)
     if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
         return
-    move_task(store.home, row.run, folder)
+    move_task_to_folder(store.home, row.run, folder)
     prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 

@@ -58,14 +58,14 @@ from interlock.engine.store.runs import (
     Definition,
     NewRun,
     check_run_id,
-    innermost_waiting_subtask,
+    find_innermost_waiting_subtask,
+    find_outermost_waiting_task,
+    find_waiting_parent_task,
     insert_run,
     merge_into_stored_input,
     new_run_id,
-    outermost_waiting_task,
     read_definition,
     set_run_option,
-    waiting_parent_task,
     write_seal,
 )
 from interlock.engine.workflows import find_workflow
@@ -187,7 +187,7 @@ async def resume_run(
     store = Store(options.home).open()
     door = _DriveSetup(store, options, renderers, stop, substitutes)
     row = find_run(store.home, run, options.workspace)
-    if (below := innermost_waiting_subtask(store.home, row.run)) != row.run:
+    if (below := find_innermost_waiting_subtask(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
     if is_cancelling_run(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
@@ -253,19 +253,19 @@ async def _drive_subtasks_and_parents(outcome: Outcome, setup: _DriveSetup) -> O
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = setup.store.home
     while outcome.workflow == "task" and not setup.stop.why:
-        run, below = outcome.run, innermost_waiting_subtask(home, outcome.run)
+        run, below = outcome.run, find_innermost_waiting_subtask(home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
         following = (
             below
             if waits
-            else waiting_parent_task(home, run)
+            else find_waiting_parent_task(home, run)
             if outcome.status in ("done", "cancelled")
             else None
         )
         if following is None:
             break
         outcome = await _drive_resumed_run(find_run(home, following), setup.for_other_runs)
-    if outcome.workflow != "task" or (top := outermost_waiting_task(home, outcome.run)) == outcome.run:
+    if outcome.workflow != "task" or (top := find_outermost_waiting_task(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 

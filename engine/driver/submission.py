@@ -17,7 +17,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, queue
 from interlock.engine.store.integrity import blame_damaged_rows
-from interlock.engine.store.queue import Schedule, need_queue
+from interlock.engine.store.queue import Schedule, require_queue
 from interlock.engine.store.runs import read_options, set_run_option
 from interlock.graphs.pipeline import Pipeline
 
@@ -46,7 +46,7 @@ def store_schedule(
         input=input,
     )
     with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = queue.add(need_queue(conn), made)
+        first = queue.add(require_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 
@@ -66,7 +66,7 @@ async def store_queued_run(
             async with open_drive(store, lease, chosen, prepared, bus, stop) as drive:
                 with drive.conn.transaction(synced=True) as conn:
                     await first(drive)
-                    queue.put_job(conn, lease.run, prepared.options.queue)
+                    queue.enqueue_run(conn, lease.run, prepared.options.queue)
     finally:
         await bus.close()
     return _queued_outcome(lease.run, chosen.name, prepared.warnings)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from interlock.engine.options import Pending
 from interlock.engine.store import queries
 from interlock.engine.store.queries import Row, parse_request_id
-from interlock.engine.store.runs import innermost_waiting_subtask
+from interlock.engine.store.runs import find_innermost_waiting_subtask
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, is_hidden_node, node_display_name
@@ -175,7 +175,7 @@ def list_waiting_requests(
     For a task that waits for a subtask, these are the subtask's requests. `limit`: of so many runs, but for the first
     `offset`.
     """
-    run = run and innermost_waiting_subtask(home, run)
+    run = run and find_innermost_waiting_subtask(home, run)
     found = [
         Request(name, of, asked_at, _to_pending(name, number or 0, json.loads(request)))
         for name, of, asked_at, request, number in queries.list_waiting_requests(home, run, limit, offset)
@@ -207,7 +207,7 @@ def _describe_past_request(row: Row) -> str:
 
 def explain_no_waiting_request(home: Path, run: str) -> str:
     """Why no request of a run waits, and what to do."""
-    row = find_run(home, innermost_waiting_subtask(home, run))
+    row = find_run(home, find_innermost_waiting_subtask(home, run))
     if row.status in ENDED:
         return f"Run {run!r} is {row.status}, so no request of it waits. See: interlock show {run}"
     if row.status == "running":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from interlock.engine.optional_rooms import load_fleet_entry
-from interlock.engine.store.connection import Adapter, Changes, Connection
+from interlock.engine.store.connection import Adapter, ChangeDetector, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file
 from interlock.state.entry_points import find_entry_point
@@ -39,10 +39,10 @@ def open_adapter(path: Path) -> Adapter:
 
 def explain_store_errors(path: Path) -> AbstractContextManager[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
-    return open_adapter(path).explained()
+    return open_adapter(path).explain_errors()
 
 
-def watch_changes(home: Path) -> Changes:
+def watch_changes(home: Path) -> ChangeDetector:
     return open_adapter(home / "interlock.db").changes()
 
 
@@ -50,7 +50,7 @@ def watch_changes(home: Path) -> Changes:
 def open_reader(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
     database = open_adapter(home / "interlock.db")
-    with database.explained():
+    with database.explain_errors():
         if (conn := database.connect_reader()) is None:
             yield None
             return
@@ -106,7 +106,7 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        with self.database.explained(), closing(self.database.connect("FULL")) as conn:
+        with self.database.explain_errors(), closing(self.database.connect("FULL")) as conn:
             if not self.database.is_current(conn):
                 self.database.migrate(conn)
         return self
@@ -120,7 +120,7 @@ class Store:
     @contextmanager
     def writing(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> Generator[Connection]:
         """A transaction on a connection of its own. Raises `StoreError` in one line."""
-        with self.database.explained(), closing(self.connect(synchronous)) as conn, conn.transaction():
+        with self.database.explain_errors(), closing(self.connect(synchronous)) as conn, conn.transaction():
             yield conn
 
     def connect_driver(self) -> Connection:

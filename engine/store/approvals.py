@@ -13,11 +13,11 @@ from interlock.engine.store.leases import request_stop
 from interlock.engine.store.queries import parse_request_id
 from interlock.engine.store.runs import (
     RELATED,
-    ancestor_runs,
-    first_task,
+    find_first_task,
     keep_sealed,
+    list_ancestor_runs,
+    list_run_and_subtasks,
     read_options,
-    run_and_subtasks,
     set_run_error,
     set_run_option,
 )
@@ -41,11 +41,11 @@ class SqlApprovals:
 
     def ask(self, request: ApprovalRequest) -> str:
         with self.conn.transaction() as conn:
-            if found := self._value("id", request.key):
+            if found := self._select_column("id", request.key):
                 asked = {"run": self.run, "key": request.key, "superseded": 1}
                 conn.update("approvals", {"superseded": 0}, asked)
                 return found
-            name, text = self._name(request), self.as_kept(request).model_dump_json()
+            name, text = self._make_id(request), self.as_kept(request).model_dump_json()
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = $1"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
@@ -58,10 +58,10 @@ class SqlApprovals:
         return (
             answer.choice == "cancel"
             and (request := self.get(key)) is not None
-            and does_cancel_end_run(request.choices)
+            and cancel_ends_run(request.choices)
         )
 
-    def _value(self, column: str, key: str) -> str | None:
+    def _select_column(self, column: str, key: str) -> str | None:
         found = self.conn.execute(
             f"select {column} from approvals where run = $1 and key = $2",
             (self.run, key),
@@ -69,7 +69,7 @@ class SqlApprovals:
         ).fetchone()
         return found[0] if found else None
 
-    def _name(self, request: ApprovalRequest) -> str:
+    def _make_id(self, request: ApprovalRequest) -> str:
         """RUN-BATCH.CALL, both from 1, whichever call of a batch asks first. Hooks: RUN-hN; foreign nodes: RUN-qN."""
         if (call := request.attempt) is None:
             who = request.key.partition(":")[0]
@@ -95,11 +95,11 @@ class SqlApprovals:
         return self.redact.redact_request(request)
 
     def get(self, key: str) -> ApprovalRequest | None:
-        text = self._value("request", key)
+        text = self._select_column("request", key)
         return ApprovalRequest.model_validate_json(text) if text else None
 
     def answer(self, key: str) -> Answer | None:
-        text = self._value("answer", key)
+        text = self._select_column("answer", key)
         answer = Answer.model_validate_json(text) if text else None
         return None if answer and self._ends_run(key, answer) else answer
 
@@ -138,7 +138,7 @@ class SqlApprovals:
         for request, answer, rule in rows:
             if rule is not None:
                 rules.append(SessionRule.model_validate_json(rule))
-            if '"exit_plan_mode"' in request and _ends_planning(json.loads(request), json.loads(answer)):
+            if '"exit_plan_mode"' in request and _does_end_planning(json.loads(request), json.loads(answer)):
                 rules = [rule for rule in rules if rule.modes != ("plan",)]
         return rules
 
@@ -150,14 +150,14 @@ class SqlApprovals:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
         with self.store.writing() as conn:
-            for run in (self.run, *ancestor_runs(conn, self.run)):
+            for run in (self.run, *list_ancestor_runs(conn, self.run)):
                 with keep_sealed(conn, run):
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
-                    if files := _with_saved_rules(rights.get("files", []), saved, self.redact):
+                    if files := _replace_saved_rules(rights.get("files", []), saved, self.redact):
                         set_run_option(conn, run, "rights", {**rights, "files": files})
 
 
-def does_cancel_end_run(choices: Collection[str]) -> bool:
+def cancel_ends_run(choices: Collection[str]) -> bool:
     """Whether *cancel* at a request with these choices ends the run itself: nothing in it would take the choice."""
     return "cancel" not in choices
 
@@ -174,11 +174,11 @@ def list_answered_requests_of_tool(
     return [(request, answer) for request, answer in found if request["call"]["name"] == tool]
 
 
-def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
+def _does_end_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
     return request["call"]["name"] == "exit_plan_mode" and answer["choice"] != "reject"
 
 
-def _with_saved_rules(
+def _replace_saved_rules(
     files: Sequence[tuple[str, int, str | None, str]], saved: SavedRules, redact: Redactor
 ) -> list[tuple[str, int, str | None, str]]:
     """The run's rule files with the saved change; empty if the file had other changes too."""
@@ -249,7 +249,7 @@ def list_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
 
 def cancel_run(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
-    for one in run_and_subtasks(conn, first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
         request_stop(conn, one, "cancel")
         conn.update("approvals", {"superseded": 1}, {"run": one, "answer": None})
         conn.update(
@@ -262,10 +262,10 @@ def enqueue_decided_run(conn: Connection, run: str) -> None:
     """Inside a transaction: let a worker drive a run that has a queue, now that somebody decided."""
     (queue,) = conn.execute("select queue from runs where run = $1", (run,), tables=("runs",)).fetchone()
     if queue:
-        from interlock.engine.store.queue import put_job  # its packages come with an extra
+        from interlock.engine.store.queue import enqueue_run  # its packages come with an extra
 
         set_run_error(conn, run, None)
-        put_job(conn, run, queue)
+        enqueue_run(conn, run, queue)
 
 
 def _mark_run_cancelled(conn: Connection, run: str) -> None:

@@ -147,12 +147,12 @@ def _record_kind(table: str, row: Row) -> str:
     return "effect" if row["state"] == "done" else str(row["state"])
 
 
-def audit_key(table: str, row: Row, form: JsonForm) -> str:
+def audited_key_text(table: str, row: Row, form: JsonForm) -> str:
     """Return the key of a row, as records have it."""
     return form.text([row[name] for name in TABLE[table].key])
 
 
-def audit_body(table: str, row: Row, form: JsonForm, **more: str) -> str:
+def audited_body_text(table: str, row: Row, form: JsonForm, **more: str) -> str:
     """Return what is recorded of a row."""
     body: dict[str, object] = {}
     for name, (how, column, *inside) in AUDITED[table].items():
@@ -175,7 +175,7 @@ _PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 """What precedes the 32 bytes of an ed25519 key in PKCS #8."""
 
 
-class Key(NamedTuple):
+class AuditKey(NamedTuple):
     path: Path
     id: str
     """Eight hex digits."""
@@ -183,14 +183,14 @@ class Key(NamedTuple):
     """What records are made with; derived from the file."""
 
 
-def load_audit_key(folder: Path) -> Key:
+def load_audit_key(folder: Path) -> AuditKey:
     """The key of a store; made if it has none. Raises `StoreError` in one line."""
     chosen = os.environ.get(VARIABLE)
     return _read_key_file(Path(chosen).expanduser() if chosen else folder / "key", bool(chosen))
 
 
 @lru_cache(maxsize=8)
-def _read_key_file(path: Path, chosen: bool) -> Key:
+def _read_key_file(path: Path, chosen: bool) -> AuditKey:
     try:
         if not chosen and not path.exists():
             _create_key_file(path)
@@ -201,7 +201,7 @@ def _read_key_file(path: Path, chosen: bool) -> Key:
             f"OpenSSH), readable by you; name another with {VARIABLE}."
         ) from error
     mac = hashlib.sha256(b"interlock audit\0" + data).digest()
-    return Key(path, hashlib.sha256(mac).hexdigest()[:8], mac)
+    return AuditKey(path, hashlib.sha256(mac).hexdigest()[:8], mac)
 
 
 def _create_key_file(path: Path) -> None:
@@ -230,17 +230,17 @@ class AuditNote(NamedTuple):
 
     @classmethod
     def of(cls, table: str, kind: str, row: Row, form: JsonForm, body: str | None) -> "AuditNote":
-        return cls(table, kind, str(row[TABLE[table].owner]), audit_key(table, row, form), body)
+        return cls(table, kind, str(row[TABLE[table].owner]), audited_key_text(table, row, form), body)
 
 
-def compute_keyed_mac(key: Key, digest: str) -> str:
+def compute_keyed_mac(key: AuditKey, digest: str) -> str:
     made = _hmac_of_key(key).copy()
     made.update(digest.encode())
     return f"{key.id}:{made.hexdigest()}"
 
 
 @lru_cache(maxsize=8)
-def _hmac_of_key(key: Key) -> hmac.HMAC:
+def _hmac_of_key(key: AuditKey) -> hmac.HMAC:
     """To be copied: making one takes five times as long."""
     return hmac.new(key.mac, digestmod="sha256")
 
@@ -250,7 +250,7 @@ def audit_directory(store: Path) -> Path:
     return store.parent / "audit"
 
 
-def read_saved_head(folder: Path, key: Key) -> tuple[int, str] | None:
+def read_saved_head(folder: Path, key: AuditKey) -> tuple[int, str] | None:
     """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
     try:
         return _parse_saved_head(_read_small_file(f"{folder}/head"), key)
@@ -268,7 +268,7 @@ def _read_small_file(name: str) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def _parse_saved_head(data: bytes, key: Key) -> tuple[int, str] | None:
+def _parse_saved_head(data: bytes, key: AuditKey) -> tuple[int, str] | None:
     newest = data.decode("ascii").split()
     whole = len(newest) == 3 and newest[0].isdigit() and compute_keyed_mac(key, newest[1]) == newest[2]
     return (int(newest[0]), newest[1]) if whole else None
@@ -295,7 +295,7 @@ class Audit:
         return audit_directory(self.path)
 
     @cached_property
-    def _key(self) -> Key:
+    def _key(self) -> AuditKey:
         return load_audit_key(self._folder)
 
     def watch(self, write: Write) -> None:
@@ -309,33 +309,33 @@ class Audit:
 
     def append(self) -> None:
         """Inside the transaction, right before its commit."""
-        notes = [note for write, before in self._changes for note in self._notes_of(write, before)]
+        notes = [note for write, before in self._changes for note in self._notes_on_write(write, before)]
         self._changes.clear()
         if notes:
             self.write(_summarize_run_notes(notes))
 
-    def _notes_of(self, write: Write, before: Rows | None) -> Iterator[AuditNote]:
+    def _notes_on_write(self, write: Write, before: Rows | None) -> Iterator[AuditNote]:
         table, form = write.tables[0], self.conn.json_form
-        rows = _as_rows(table, before) if before else []
+        rows = _to_rows(table, before) if before else []
         if write.kind == "insert" and not rows:
-            row = {**_unset_columns(table), **self._as_stored(write)}
+            row = {**_unset_columns(table), **self._stored_values(write)}
             kind = "begun" if table == "runs" else _record_kind(table, row)
-            yield AuditNote.of(table, kind, row, form, audit_body(table, row, form))
+            yield AuditNote.of(table, kind, row, form, audited_body_text(table, row, form))
         for old in rows if write.again != "keep" else ():
             if write.kind == "delete":
                 yield AuditNote.of(table, REMOVED, old, form, None)
                 continue
-            new = {**old, **self._as_stored(write, old)}
-            body, was = audit_body(table, new, form), audit_body(table, old, form)
+            new = {**old, **self._stored_values(write, old)}
+            body, was = audited_body_text(table, new, form), audited_body_text(table, old, form)
             if body != was:
                 # So nobody hides a change of a row behind a later change that Interlock makes.
-                body = audit_body(table, new, form, was=sha256_hex(was.encode(errors="surrogatepass")))
+                body = audited_body_text(table, new, form, was=sha256_hex(was.encode(errors="surrogatepass")))
                 yield AuditNote.of(table, _record_kind(table, new), new, form, body)
 
-    def _as_stored(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
+    def _stored_values(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
         """The written values as the database has them then."""
         return {
-            name: old[name] + value.by if isinstance(value, Plus) else self.conn.as_stored(value)  # pyright: ignore[reportOperatorIssue,reportUnknownVariableType]
+            name: old[name] + value.by if isinstance(value, Plus) else self.conn.to_stored_value(value)  # pyright: ignore[reportOperatorIssue,reportUnknownVariableType]
             for name, value in write.row.items()
         }
 
@@ -346,11 +346,11 @@ class Audit:
         newest = self.conn.stored(_NEWEST, (kept[0] if kept else 0,)).fetchone()
         seq, before, there = newest or (0, "", None)
         rows: list[tuple[object, ...]] = []
-        cut_off = [*self._cut_off(kept, there)]
+        cut_off = [*self._note_cut_off_end(kept, there)]
         for note in (*cut_off, *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
-            before = chain_hash(before, columns)
+            before = compute_chain_hash(before, columns)
             rows.append(
                 (
                     *columns[:5],
@@ -359,16 +359,16 @@ class Audit:
                     compute_keyed_mac(key, before),
                 )
             )
-        self.conn.stored_many("insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
+        self.conn.execute_many("insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
         told = kept[1] if cut_off and kept else self._told
         self._uncommitted = (seq, before), told
 
-    def taken_back(self) -> None:
+    def roll_back(self) -> None:
         """The open transaction's changes are gone, and their records with them."""
         self._changes.clear()
         self._uncommitted = None
 
-    def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[AuditNote]:
+    def _note_cut_off_end(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[AuditNote]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten.
 
         `there`: the hash in the chain where the head has its own.
@@ -413,10 +413,14 @@ def start_audit_chain(conn: Connection, path: Path) -> Audit:
     if conn.stored("select 1 from audit").fetchone() is None:
         found = [
             AuditNote.of(
-                table, "taken over unverified", row, conn.json_form, audit_body(table, row, conn.json_form)
+                table,
+                "taken over unverified",
+                row,
+                conn.json_form,
+                audited_body_text(table, row, conn.json_form),
             )
             for table in AUDITED
-            for row in audited_rows(conn, table)
+            for row in read_audited_rows(conn, table)
         ]
         made.write(
             [AuditNote("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found]
@@ -424,12 +428,12 @@ def start_audit_chain(conn: Connection, path: Path) -> Audit:
     return made
 
 
-def audited_rows(conn: Connection, table: str) -> list[Row]:
+def read_audited_rows(conn: Connection, table: str) -> list[Row]:
     """Return every row of a table, with the columns that records are made of."""
-    return _as_rows(table, conn.stored(f"select {', '.join(_COLUMNS[table])} from {table}"))
+    return _to_rows(table, conn.stored(f"select {', '.join(_COLUMNS[table])} from {table}"))
 
 
-def _as_rows(table: str, found: Rows) -> list[Row]:
+def _to_rows(table: str, found: Rows) -> list[Row]:
     return [dict(zip(_COLUMNS[table], row, strict=True)) for row in found.fetchall()]
 
 
@@ -452,7 +456,7 @@ class Record(NamedTuple):
 
     def expected(self, before: str) -> str:
         """The hash that it has after a record with the hash `before`."""
-        return chain_hash(before, self[:7])
+        return compute_chain_hash(before, self[:7])
 
 
 _PACKED = "~"
@@ -487,5 +491,5 @@ def _unpack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
     return (found, text) if inflate.eof and not inflate.unused_data else (key, body)
 
 
-def chain_hash(before: str, columns: Iterable[object]) -> str:
+def compute_chain_hash(before: str, columns: Iterable[object]) -> str:
     return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()

@@ -191,12 +191,12 @@ with recursive needed (name, base) as (
 
 def store_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
-    if conn.blobs and not first_stored_commit(conn, [commit]):
-        base = first_stored_commit(conn, repository.ancestors(commit))
+    if conn.blobs and not find_first_stored_commit(conn, [commit]):
+        base = find_first_stored_commit(conn, repository.ancestors(commit))
         store_snapshot_pack(conn, repository, commit, base, repository.pack_snapshot(commit, base))
 
 
-def first_stored_commit(conn: Connection, commits: Sequence[str]) -> str:
+def find_first_stored_commit(conn: Connection, commits: Sequence[str]) -> str:
     """The first of these commits that is in the store; empty: none is."""
     for start in range(0, len(commits), _AT_ONCE):
         names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
@@ -228,7 +228,7 @@ def fetch_snapshot(conn: Connection, repository: "ShadowRepository", commit: str
     repository.add_packs([load_blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 
-def repository_with_snapshots(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowRepository":
+def open_repository_with_snapshots(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowRepository":
     """A repository of `snapshots/`, with these snapshots."""
     from interlock.services.snapshots.snapshots import ShadowRepository
 
@@ -248,11 +248,11 @@ _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 
 def record_named_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
     """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
-    for name in _names_in(body, file):
+    for name in _find_file_names(body, file):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
-def _names_in(body: bytes, file: str | None) -> set[str]:
+def _find_file_names(body: bytes, file: str | None) -> set[str]:
     found = {name.decode() for name in _KEPT.findall(body)} if b".txt" in body else set[str]()
     return found | {file} if file is not None and _RECORD.fullmatch(file) else found
 
@@ -260,13 +260,13 @@ def _names_in(body: bytes, file: str | None) -> set[str]:
 def list_named_files(conn: Connection, outputs: Path, run: str) -> set[str]:
     """Names in `outputs/` held by the records of a run."""
     if not _is_file_list_complete(conn):  # a store of an earlier version
-        return _files_in_rows(conn, outputs, run)
+        return _list_files_in_rows(conn, outputs, run)
     return {
         name for (name,) in conn.execute("select name from named_files where run = $1", (run,)).fetchall()
     }
 
 
-def files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
+def list_files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_file_list_complete(conn):
         _complete_file_list(conn, outputs)
@@ -276,7 +276,7 @@ def files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[st
 
 def relist_named_files(conn: Connection, outputs: Path, run: str) -> None:
     """List what a run's rows name that are left."""
-    for name in _files_in_rows(conn, outputs, run):
+    for name in _list_files_in_rows(conn, outputs, run):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
@@ -292,7 +292,7 @@ def _complete_file_list(conn: Connection, outputs: Path) -> None:
     conn.insert("named_files", {"name": "", "run": ""}, "keep")
 
 
-def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
+def _list_files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
     rows = [
         *conn.execute("select body, file from chain where run = $1", (run,)),
         *conn.execute("select result, result_file from journal where run = $1", (run,)),
@@ -302,5 +302,7 @@ def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         body = blobs.read_body(text, named) or text or b""
-        found |= _names_in(body if isinstance(body, bytes) else str(body).encode(errors="replace"), named)
+        found |= _find_file_names(
+            body if isinstance(body, bytes) else str(body).encode(errors="replace"), named
+        )
     return found

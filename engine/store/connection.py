@@ -9,7 +9,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from interlock.engine.store.tables import TABLE, Again, Row, Write, deletion, insertion, updating
+from interlock.engine.store.tables import (
+    TABLE,
+    OnConflict,
+    Row,
+    Write,
+    build_delete,
+    build_insert,
+    build_update,
+)
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 
@@ -53,7 +61,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Fetched:
+class FetchedRows:
     """Rows that were read whole, and need their connection no more."""
 
     def __init__(self, rowcount: int, rows: list[Any]) -> None:
@@ -89,7 +97,7 @@ class BufferedCheckpoints(Protocol):
 
 CHECKPOINTS = frozenset(("checkpoints", "writes"))
 """The tables of buffered checkpoints."""
-NO_SERVER = (
+NO_SERVER_MESSAGE = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
 )
@@ -151,12 +159,12 @@ class Connection(ABC):
         """Run any statement on committed rows, for callers that handle buffered ones themselves."""
 
     @abstractmethod
-    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
         """Run a statement once for each of the rows of values."""
 
     def ask(self, sql: str, values: Values = ()) -> Rows:
         """Query in the open transaction; the answer may be read at its end, so that nobody waits for it before."""
-        return Fetched(0, self.stored(sql, values).fetchall())
+        return FetchedRows(0, self.stored(sql, values).fetchall())
 
     @abstractmethod
     def begun(self, synced: bool) -> AbstractContextManager[None]:
@@ -166,7 +174,7 @@ class Connection(ABC):
     def commit(self) -> None:
         """By itself, so that checks of kills can stand before and after it."""
 
-    def as_stored(self, value: object) -> object:
+    def to_stored_value(self, value: object) -> object:
         """A value as a row has it."""
         return int(value) if isinstance(value, bool) else value
 
@@ -177,10 +185,10 @@ class Connection(ABC):
         """Record nothing in this store."""
         self.stored("drop table audit")
 
-    def write_waiting(self, waiting: Iterable[Write]) -> None:
+    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
         """Write buffered rows in the open transaction."""
         for write in waiting:
-            self._perform(write)
+            self._execute_write(write)
 
     @abstractmethod
     def columns(self, table: str) -> list[Column]:
@@ -192,44 +200,44 @@ class Connection(ABC):
     @property
     def jobs(self) -> "Jobs":
         """Raises `StoreError` for a database whose runs no worker drives."""
-        raise StoreError(NO_SERVER)
+        raise StoreError(NO_SERVER_MESSAGE)
 
     def execute(self, sql: str, values: Values = (), /, *, tables: Collection[str] | None = None) -> Rows:
         """Query. `tables`: those that it reads, where a driver's other waiting rows shall go on waiting."""
         if not sql.lstrip().startswith(self.reads):
             raise RuntimeError(f"expected a query; rows are written by insert, update and delete: {sql}")
         with self.turn:
-            if not self.in_transaction and (tables is None or self._waits_for(tables)):
+            if not self.in_transaction and (tables is None or self._has_buffered_rows_of(tables)):
                 self.flush()
             return self.stored(sql, values)
 
-    def _waits_for(self, tables: Collection[str]) -> bool:
+    def _has_buffered_rows_of(self, tables: Collection[str]) -> bool:
         """Whether a row of one of these tables waits."""
         if self.saver and self.saver.waits and not CHECKPOINTS.isdisjoint(tables):
             return True
         return any(table in tables for write in self._waiting.values() for table in write.tables)
 
-    def insert(self, table: str, row: Row, again: Again = "refuse") -> Rows:
+    def insert(self, table: str, row: Row, again: OnConflict = "refuse") -> Rows:
         """Insert a row of a registered table (column → value). `again`: what becomes of one with the same key."""
-        return self._write(insertion(table, row, again))
+        return self._write(build_insert(table, row, again))
 
     def insert_all(
         self, table: str, rows: Iterable[Row], again: Literal["refuse", "keep"] = "refuse"
     ) -> None:
         """Inside a transaction: insert rows that have the same columns."""
-        writes = [insertion(table, row, again) for row in rows]
+        writes = [build_insert(table, row, again) for row in rows]
         for write in writes:
             self.watch(write)
         if writes:
-            self.stored_many(writes[0].sql, [write.values for write in writes])
+            self.execute_many(writes[0].sql, [write.values for write in writes])
 
     def update(self, table: str, row: Row, where: Row) -> Rows:
         """Set these columns of the rows that meet every condition."""
-        return self._write(updating(table, row, where))
+        return self._write(build_update(table, row, where))
 
     def delete(self, table: str, where: Row) -> Rows:
         """Delete the rows that meet every condition."""
-        return self._write(deletion(table, where))
+        return self._write(build_delete(table, where))
 
     def run(self, sql: str, values: Values, tables: tuple[str, ...]) -> Rows:
         """Write these tables by a statement that `insert`, `update` and `delete` can't express. It changes no audited
@@ -240,18 +248,18 @@ class Connection(ABC):
     def _write(self, write: Write) -> Rows:
         with self.turn:
             if self.in_transaction:
-                return self._perform(write)
+                return self._execute_write(write)
             if not self.buffers:
                 with self.transaction():
-                    return self._perform(write)
+                    return self._execute_write(write)
             if not all(TABLE[table].waits for table in write.tables):
                 raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {write.sql}")
             identity = write.identity
             self._waiting.pop(identity, None)  # it moves to the end
             self._waiting[identity] = write
-            return Fetched(0, [])
+            return FetchedRows(0, [])
 
-    def _perform(self, write: Write) -> Rows:
+    def _execute_write(self, write: Write) -> Rows:
         self.watch(write)
         return self.stored(write.sql, write.values)
 
@@ -267,7 +275,7 @@ class Connection(ABC):
                 yield self
                 return
             with self.begun(synced):
-                self.write_waiting(self._waiting.values())
+                self.write_buffered_rows(self._waiting.values())
                 if self.saver:
                     self.saver.write()
                 yield self
@@ -300,7 +308,7 @@ class Connection(ABC):
             self._check()
 
 
-class Changes(Protocol):
+class ChangeDetector(Protocol):
     """Detects writes to the store. Callable from one thread at a time."""
 
     def __call__(self) -> bool:
@@ -345,17 +353,17 @@ class Adapter(ABC):
         """Make the tables, or what a store of an earlier version lacks of them."""
 
     @abstractmethod
-    def explained(self) -> AbstractContextManager[None]:
+    def explain_errors(self) -> AbstractContextManager[None]:
         """Convert errors of the database and the disk to one line that says what to do."""
 
     @abstractmethod
-    def changes(self) -> Changes: ...
+    def changes(self) -> ChangeDetector: ...
 
     def only_reads(self) -> str:
         """Why whoever signs in to the store may change nothing in it; empty: they may."""
         return ""
 
-    def writer(self) -> int | None:
+    def find_writing_process(self) -> int | None:
         """Pid of the process that every other writer waits for; None: nobody, or unknown."""
         return None
 
@@ -363,7 +371,7 @@ class Adapter(ABC):
         """What it finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
         return []
 
-    def free_bytes(self, conn: Connection) -> int:  # noqa: ARG002
+    def count_free_bytes(self, conn: Connection) -> int:  # noqa: ARG002
         """Bytes of the file that hold nothing."""
         return 0
 

@@ -64,16 +64,16 @@ class ForeignSaver(Saver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        values = self._all_formed(checkpoint["channel_values"])
+        values = self._encode_values(checkpoint["channel_values"])
         with self._one:
             made = super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
             self.conn.flush()
         return made
 
-    def _all_formed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: self._formed(key, value) for key, value in values.items()}
+    def _encode_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self._encode_value(key, value) for key, value in values.items()}
 
-    def _formed(self, channel: str, value: Any) -> Any:
+    def _encode_value(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
         if self._own is None or not stored_channels.holds_graph_values(channel, value):
@@ -83,9 +83,9 @@ class ForeignSaver(Saver):
             return value
         if is_ours:
             kind, data = self.serde.dumps_typed(value)
-            if made := self._own_form(data, kind):
+            if made := self._encode_by_own_serializer(data, kind):
                 return made
-        made = self._own_form(value)
+        made = self._encode_by_own_serializer(value)
         if made is None and self._hides:
             raise RunError(
                 f"{channel or 'A result'!r} holds a value that the graph's own serializer doesn't bring back: "
@@ -93,7 +93,7 @@ class ForeignSaver(Saver):
             )
         return made or value
 
-    def _own_form(self, value: Any, packed: str = "") -> OwnForm | None:
+    def _encode_by_own_serializer(self, value: Any, packed: str = "") -> OwnForm | None:
         """None: its serializer doesn't bring the value back."""
         try:
             kind, data = self._own.dumps_typed(value)
@@ -103,7 +103,7 @@ class ForeignSaver(Saver):
         is_same = back == value if packed else type(back) is type(value)
         return OwnForm(kind, data, packed) if is_same else None
 
-    def _unformed(self, value: Any) -> Any:
+    def _decode_value(self, value: Any) -> Any:
         if not isinstance(value, OwnForm):
             return value
         if self._own is None:
@@ -114,15 +114,15 @@ class ForeignSaver(Saver):
         return self.serde.loads_typed((value.packed, found)) if value.packed else found
 
     @override
-    def stores(self, effects: Effects) -> None:
-        super().stores(effects)
+    def set_effect_storage(self, effects: Effects) -> None:
+        super().set_effect_storage(effects)
         if self._hides:
-            effects.serde = _Hiding(self.serde, self._formed, self._unformed)
+            effects.serde = _EffectSerde(self.serde, self._encode_value, self._decode_value)
 
-    def _read(self, found: CheckpointTuple) -> CheckpointTuple:
-        values = {key: self._unformed(value) for key, value in found.checkpoint["channel_values"].items()}
+    def _decode_values(self, found: CheckpointTuple) -> CheckpointTuple:
+        values = {key: self._decode_value(value) for key, value in found.checkpoint["channel_values"].items()}
         writes = [
-            (task, channel, self._unformed(value)) for task, channel, value in found.pending_writes or ()
+            (task, channel, self._decode_value(value)) for task, channel, value in found.pending_writes or ()
         ]
         return found._replace(
             checkpoint={**found.checkpoint, "channel_values": values}, pending_writes=writes
@@ -132,7 +132,7 @@ class ForeignSaver(Saver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        writes = [(channel, self._formed(channel, value)) for channel, value in writes]
+        writes = [(channel, self._encode_value(channel, value)) for channel, value in writes]
         given = dict(writes)
         kept = {key: value for key, value in given.items() if key not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
@@ -150,21 +150,23 @@ class ForeignSaver(Saver):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._one:
             found = super().get_tuple(config)
-        return found and self._read(found)
+        return found and self._decode_values(found)
 
     def take_over(self, run: str, found: CheckpointTuple) -> None:
         """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
-        values = self._all_formed(found.checkpoint["channel_values"])
+        values = self._encode_values(found.checkpoint["channel_values"])
         self.check_storable(values)
         saved: Any = {**found.checkpoint, "channel_values": values}
         place: Any = {**found.config["configurable"], "thread_id": run}  # pyright: ignore[reportTypedDictNotRequiredAccess]
         parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        self._put({"configurable": {**place, "checkpoint_id": parent}}, saved, found.metadata, {})
+        self._write_checkpoint(
+            {"configurable": {**place, "checkpoint_id": parent}}, saved, found.metadata, {}
+        )
         tasks: dict[str, list[tuple[str, Any]]] = {}
         for task, channel, value in found.pending_writes or ():
-            tasks.setdefault(task, []).append((channel, self._formed(channel, value)))
+            tasks.setdefault(task, []).append((channel, self._encode_value(channel, value)))
         for task, writes in tasks.items():
-            self._put_writes({"configurable": place}, writes, task, "")
+            self._write_task_writes({"configurable": place}, writes, task, "")
 
     def ask(self, thread: str, item: Any, node: str) -> None:
         """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
@@ -186,28 +188,34 @@ class ForeignSaver(Saver):
 
     @override
     def begin_drive(self, run: str, app: Any) -> None:
-        note_node_sources(self.conn, run, node_sources(app))
+        record_node_sources(self.conn, run, node_sources(app))
 
     @override
     def end_run(self, run: str) -> None:
         mark_run_done(self.conn, run)
 
     @override
-    def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         return ()  # LangGraph leaves out what its graph has no key for
 
     @override
-    def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:
+    def find_waiting_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
         if not langgraph_internals.has_breakpoints(app):
             return set()
-        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._ran_before)
-        return {name for name, *about in found if self._pause(run, name, breakpoint_request(name, *about))}
+        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._list_nodes_before)
+        return {
+            name
+            for name, *about in found
+            if self._ask_at_breakpoint(run, name, breakpoint_request(name, *about))
+        }
 
     @override
     def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: given for name, given in given_answers(self.conn, run).items() if name in waiting}
+        return {
+            name: given for name, given in answers_by_interrupt(self.conn, run).items() if name in waiting
+        }
 
-    def _ran_before(self, snapshot: Any) -> list[str]:
+    def _list_nodes_before(self, snapshot: Any) -> list[str]:
         """The nodes of the superstep that ended with this checkpoint."""
         if not snapshot.metadata or snapshot.metadata["source"] != "loop":
             return []
@@ -218,7 +226,7 @@ class ForeignSaver(Saver):
             for (node,) in self.conn.execute(nodes, (run, parent[-12:]), tables=("step_rows", "step_kinds"))
         ]
 
-    def _pause(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
+    def _ask_at_breakpoint(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
         self._approvals.ask(request)
         with self.conn.transaction() as conn:
@@ -227,24 +235,24 @@ class ForeignSaver(Saver):
         return self._approvals.answer(request.key) is None
 
     @override
-    def _note_waiting(self, thread: str, interrupts: Any) -> None:
+    def _note_interrupts(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
 
     @override
-    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
+    def _compute_status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
         return "open", ""
 
     @override
-    def _is_over(self, namespace: str) -> bool:
+    def _ends_with_superstep(self, namespace: str) -> bool:
         return ":" in namespace  # without, a graph that remembers from call to call
 
     @override
     def list(self, *args: Any, **named: Any) -> Iterator[CheckpointTuple]:
-        yield from map(self._read, super().list(*args, **named))
+        yield from map(self._decode_values, super().list(*args, **named))
 
 
 @dataclass(frozen=True)
-class _Hiding:
+class _EffectSerde:
     """Stores what effects return as the state of the graph is stored."""
 
     serde: Any
@@ -258,7 +266,7 @@ class _Hiding:
         return self.unformed(self.serde.loads_typed(row))
 
 
-def saver_for(
+def make_saver(
     workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
 ) -> Saver:
     """Return the saver of a workflow's runs. `path`: of the store, which holds the memories of graphs, too."""
@@ -268,11 +276,11 @@ def saver_for(
         case "classes":
             return Saver(conn, steps, workflow.outcome, types=())
         case "any":
-            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, Memory(path))
+            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, LazyMemoryStore(path))
 
 
 @contextmanager
-def memories(path: Path) -> Generator[BaseStore]:
+def open_memory_store(path: Path) -> Generator[BaseStore]:
     """LangGraph's store in this file. Raises `RunError` without the extra `memory`."""
     try:
         from langgraph.store.sqlite import SqliteStore
@@ -285,7 +293,7 @@ def memories(path: Path) -> Generator[BaseStore]:
         """Keeps values that are no JSON object, too, as LangGraph's other stores do."""
 
         def batch(self, ops: Iterable[Op]) -> list[Result]:
-            return [_unwrapped(found) for found in super().batch([_wrapped(op) for op in ops])]
+            return [_unwrap_values(found) for found in super().batch([_wrap_value(op) for op in ops])]
 
     with AnyValue.from_conn_string(str(path)) as store:
         store.setup()
@@ -295,20 +303,20 @@ def memories(path: Path) -> Generator[BaseStore]:
 _BARE = "interlock: a value that is no object"
 
 
-def _wrapped(op: Op) -> Op:
+def _wrap_value(op: Op) -> Op:
     if isinstance(op, PutOp) and not isinstance(op.value, dict | None):
         return op._replace(value={_BARE: op.value})
     return op
 
 
-def _unwrapped(found: Result) -> Result:
+def _unwrap_values(found: Result) -> Result:
     for item in cast("list[Any]", found if isinstance(found, list) else [found]):
         if isinstance(item, Item) and {*item.value} == {_BARE}:
             item.value = item.value[_BARE]
     return found
 
 
-class Memory(BaseStore):
+class LazyMemoryStore(BaseStore):
     """LangGraph's store of what outlives runs (`runtime.store`), in our file; opened on first use: most need none."""
 
     def __init__(self, path: Path) -> None:
@@ -318,28 +326,28 @@ class Memory(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         if self._made is None:
-            self._made = self._open.enter_context(memories(self._path))
+            self._made = self._open.enter_context(open_memory_store(self._path))
         return self._made.batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return self.batch(ops)
 
 
-def note_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
+def record_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
     """Keep what a run's nodes are made of from now on, if that has changed: a replay compares it."""
-    known = node_sources_of(read_options(conn, run))
+    known = read_node_sources(read_options(conn, run))
     if not known or known[-1]["nodes"] != sources:
         drives = [*known, {"since": unix_time(), "nodes": {**sources}}]
         set_run_option(conn, run, "node_sources", {"drives": drives})
 
 
-def node_sources_of(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_node_sources(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the nodes were made of, and since when (Unix time), oldest first; empty: an earlier version drove it."""
     kept: dict[str, Any] = options.get("node_sources") or {}
     return kept.get("drives", [])
 
 
-def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
+def list_task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
     """Checkpoint, task, its node and a channel, of all that the tasks of the run's own graph wrote."""
     rows = conn.execute(
         "select checkpoint_id, task_id, task_path, channel from writes where thread_id = $1 and checkpoint_ns = '' "
@@ -353,7 +361,7 @@ def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def given_answers(conn: Connection, run: str) -> dict[str, Any]:
+def answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
     """Interrupt id → the value to resume it with, for those whose requests are all answered."""
     rows = conn.execute(
         "select interrupt, request, answer from approvals where run = $1 and interrupt is not null "

@@ -16,13 +16,13 @@ from interlock.engine.store.audit import (
     CUT_OFF,
     REMOVED,
     VARIABLE,
-    Key,
+    AuditKey,
     Record,
-    audit_body,
-    audit_key,
-    audited_rows,
+    audited_body_text,
+    audited_key_text,
     compute_keyed_mac,
     load_audit_key,
+    read_audited_rows,
     read_saved_head,
 )
 from interlock.engine.store.blobs import open_blob_storage
@@ -38,20 +38,22 @@ if TYPE_CHECKING:
 _Check = Callable[[Any], object]
 
 
-def unreadable(
+def find_unreadable_rows(
     conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Iterator[str]:
     """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
     blobs, done = open_blob_storage(conn, outputs), 0
     total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
     for table in TABLES:
-        checks = {name: _reader(where) for name, where in table.holds.items()}
+        checks = {name: _load_reader(where) for name, where in table.holds.items()}
         columns = conn.columns(table.name)
         for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
             row = dict(zip((c.name for c in columns), tuple(values), strict=True))
             told(done := done + 1, total)
-            wrong = [c.name for c in columns if not _fits(row[c.name], c)]
-            wrong += [n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, blobs)]
+            wrong = [c.name for c in columns if not _fits_column(row[c.name], c)]
+            wrong += [
+                n for n, check in checks.items() if n not in wrong and not _is_readable(check, row, n, blobs)
+            ]
             if wrong:
                 yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
 
@@ -77,7 +79,7 @@ def blame_damaged_rows(path: Path) -> Generator[None]:
 def _raise_if_damaged(path: Path, error: Exception) -> None:
     """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
     with open_reader(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
+        found = list(find_unreadable_rows(conn, path.parent / "outputs")) if conn else []
     if found:
         more = f" and {len(found) - _LISTED_ROWS} more" if len(found) > _LISTED_ROWS else ""
         raise StoreError(
@@ -87,18 +89,18 @@ def _raise_if_damaged(path: Path, error: Exception) -> None:
         ) from error
 
 
-def _reader(where: str) -> _Check:
+def _load_reader(where: str) -> _Check:
     module, _, name = where.partition(":")
     found = getattr(import_module(module), name)
     return getattr(found, "model_validate_json", found)
 
 
-def _fits(value: object, column: Column) -> bool:
+def _fits_column(value: object, column: Column) -> bool:
     """Check the type: SQLite accepts anything in any column."""
     return isinstance(value, column.kind) if value is not None else not column.needed
 
 
-def _reads(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
+def _is_readable(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
     try:
         value = row[name]
         if value is not None and name.endswith("file"):
@@ -110,14 +112,14 @@ def _reads(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
     return True
 
 
-def mapping(text: str | bytes) -> dict[str, Any]:
+def parse_mapping(text: str | bytes) -> dict[str, Any]:
     value: object = json.loads(text)
     if not isinstance(value, dict):
         raise TypeError(f"no mapping: {text!r}")
     return cast("dict[str, Any]", value)
 
 
-def sequence(text: str) -> None:
+def check_list(text: str) -> None:
     if not isinstance(json.loads(text), list):
         raise TypeError(f"no list: {text!r}")
 
@@ -126,12 +128,12 @@ def record(body: bytes) -> None:
     from interlock.state.messages import Message  # deferred: lists import this module, and need no messages
 
     body = inflate_body(body)
-    if body and "root" not in mapping(body):  # empty: the record is in a file
+    if body and "root" not in parse_mapping(body):  # empty: the record is in a file
         Message.model_validate_json(body)
 
 
-def error_of(text: str) -> str:
-    value = mapping(text)
+def format_error(text: str) -> str:
+    value = parse_mapping(text)
     return f"{value['type']}: {value['message']}"
 
 
@@ -153,7 +155,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
             "select id, parent, body, file from chain where run = $1 order by id", (run,)
         ).fetchall()
         known = {row["id"] for row in conn.execute("select id from chain")}
-        head = _newest(home, conn, run)
+        head = _newest_record(home, conn, run)
         for row in rows:
             body = blobs.read_body(row["body"], row["file"])
             if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
@@ -166,7 +168,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
             yield f"record {head[:12]}…, the newest of the conversation, is missing"
 
 
-def _newest(home: Path, conn: Connection, run: str) -> str:
+def _newest_record(home: Path, conn: Connection, run: str) -> str:
     """The newest record of the run's conversation; before its first checkpoint, its first record."""
     row = conn.execute(
         "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
@@ -176,7 +178,7 @@ def _newest(home: Path, conn: Connection, run: str) -> str:
 
         return str(read_state_at_step(home, run).get("head") or "")
     (first,) = conn.execute("select input from runs where run = $1", (run,)).fetchone()
-    begun = mapping(first)
+    begun = parse_mapping(first)
     return str(begun.get("head") or begun.get("prompt") or "")
 
 
@@ -202,11 +204,11 @@ def head(home: Path) -> dict[str, Any]:
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
         )
     made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(unix_time(), 3)}
-    public, signature = sign(load_audit_key(home / "audit"), _signed(made))
+    public, signature = sign(load_audit_key(home / "audit"), _signed_text(made))
     return {**made, "key": public, "signature": signature}
 
 
-def _signed(made: Mapping[str, Any]) -> bytes:
+def _signed_text(made: Mapping[str, Any]) -> bytes:
     return f"interlock audit {made['seq']} {made['hash']} {made['at']}".encode()
 
 
@@ -223,47 +225,48 @@ def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, 
             return 0, ["there is no store"] if newest or heads else []
         conn.stored("begin")
         chain = [Record.of(row) for row in conn.execute("select * from audit order by seq")]
-        found = [*_broken(chain, key), *_cut(chain, newest)]
+        found = [*_find_broken_records(chain, key), *_find_cut_off_ends(chain, newest)]
         for one in heads:
-            found += _not_at(chain, one, known)
-        return len(chain), [*found, *_rows_differ(conn, chain), *_messages_differ(home, conn)]
+            found += _check_kept_head(chain, one, known)
+        return len(chain), [*found, *_find_differing_rows(conn, chain), *_find_differing_messages(home, conn)]
 
 
-def _named(record: Record) -> str:
+def _describe_record(record: Record) -> str:
     return f"record {record.seq} ({record.kind}, run {record.run or '-'})"
 
 
-def _broken(chain: list[Record], key: Key) -> Iterator[str]:
+def _find_broken_records(chain: list[Record], key: AuditKey) -> Iterator[str]:
     seq, before, others = 0, "", dict[str, list[Record]]()
     for record in chain:
         if record.seq != seq + 1:
-            yield f"records {seq + 1} to {record.seq - 1} were removed, before {_named(record)}"
+            yield f"records {seq + 1} to {record.seq - 1} were removed, before {_describe_record(record)}"
         elif record.expected(before) != record.hash:
-            yield f"{_named(record)} was changed, inserted or moved"
+            yield f"{_describe_record(record)} was changed, inserted or moved"
         elif not record.mac.startswith(f"{key.id}:"):
             others.setdefault(record.mac[:8], []).append(record)
         elif not hmac.compare_digest(compute_keyed_mac(key, record.hash), record.mac):
-            yield f"{_named(record)} was made without the key"
+            yield f"{_describe_record(record)} was made without the key"
         seq, before = record.seq, record.hash
     for other, made in others.items():
-        yield _of_another_key(made, other, key)
+        yield _describe_records_of_other_key(made, other, key)
 
 
-def _of_another_key(made: list[Record], other: str, key: Key) -> str:
+def _describe_records_of_other_key(made: list[Record], other: str, key: AuditKey) -> str:
     """One line for all: with a key of its own for each host, they are most of the chain."""
-    which = f"{_named(made[0])} was"
+    which = f"{_describe_record(made[0])} was"
     if len(made) > 1:
-        which = f"{len(made)} records, from {_named(made[0])} to {_named(made[-1])}, were"
+        which = f"{len(made)} records, from {_describe_record(made[0])} to {_describe_record(made[-1])}, were"
     return (
         f"{which} made with another key, {other!r}; {str(key.path)!r} is {key.id!r}. "
         f"Put the other one back; if another host made them, name one key for all hosts in {VARIABLE}"
     )
 
 
-def _cut(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:
+def _find_cut_off_ends(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:
     for record in chain:
         if record.kind == CUT_OFF:
-            yield f"the chain's end was cut off before {_named(record)}, which says what it was: {record.body}"
+            where = _describe_record(record)
+            yield f"the chain's end was cut off before {where}, which says what it was: {record.body}"
     if newest is None:
         yield "audit/head, beside the store, is missing, was changed, or was made with another key"
     elif _hash_at(chain, newest[0]) != newest[1]:
@@ -274,9 +277,9 @@ def _hash_at(chain: list[Record], seq: int) -> str:
     return next((record.hash for record in reversed(chain) if record.seq == seq), "")
 
 
-def _not_at(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator[str]:
+def _check_kept_head(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator[str]:
     try:
-        whole = one["key"] == known and is_signed(one["key"], one["signature"], _signed(one))
+        whole = one["key"] == known and is_signature_valid(one["key"], one["signature"], _signed_text(one))
         seq, digest = int(one["seq"]), str(one["hash"])
     except (KeyError, TypeError, ValueError):
         whole, seq, digest = False, 0, ""
@@ -286,24 +289,25 @@ def _not_at(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator
         yield f"the chain isn't the one whose record {seq} was signed: it was cut off or replaced"
 
 
-def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
+def _find_differing_rows(conn: Connection, chain: list[Record]) -> Iterator[str]:
     latest: _Rows = {}
-    yield from _followed(chain, latest)
+    yield from _follow_records(chain, latest)
     for table in AUDITED:
-        for row in audited_rows(conn, table):
-            run, key = row[TABLE[table].owner], audit_key(table, row, conn.json_form)
-            now = audit_body(table, row, conn.json_form)
+        for row in read_audited_rows(conn, table):
+            run, key = row[TABLE[table].owner], audited_key_text(table, row, conn.json_form)
+            now = audited_body_text(table, row, conn.json_form)
             record = latest.pop((table, key), None)
             if record is None:
                 yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
-            elif record.run != run or (record.body != now and _differing(record.body, now)):
-                changed = "the run" if record.run != run else ", ".join(_differing(record.body, now))
-                yield f"a row of {table!r} was changed, run {record.run}: {changed} of {key}; see {_named(record)}"
+            elif record.run != run or (record.body != now and _differing_names(record.body, now)):
+                changed = "the run" if record.run != run else ", ".join(_differing_names(record.body, now))
+                where = f"{changed} of {key}; see {_describe_record(record)}"
+                yield f"a row of {table!r} was changed, run {record.run}: {where}"
     for (table, key), record in latest.items():
-        yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_named(record)}"
+        yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_describe_record(record)}"
 
 
-def _followed(chain: list[Record], rows: _Rows) -> Iterator[str]:
+def _follow_records(chain: list[Record], rows: _Rows) -> Iterator[str]:
     """Fill in the newest record of each row that should be there. Yields rows that changed between two records."""
     of_run: dict[str, set[tuple[str, str]]] = {}
     for record in chain:
@@ -313,8 +317,8 @@ def _followed(chain: list[Record], rows: _Rows) -> Iterator[str]:
             for one in gone:
                 rows.pop(one, None)
         elif record.table:
-            if (before := rows.get(place)) and not _leads_to(before, record):
-                yield f"a row of {record.table!r} was changed before {_named(record)}: {record.key}"
+            if (before := rows.get(place)) and not _follows_record(before, record):
+                yield f"a row of {record.table!r} was changed before {_describe_record(record)}: {record.key}"
             rows[place] = record
             of_run.setdefault(record.run, set()).add(place)
 
@@ -322,29 +326,29 @@ def _followed(chain: list[Record], rows: _Rows) -> Iterator[str]:
 _WAS = re.compile(r',\s*"was"\s*:\s*"([0-9a-f]{64})"\s*}$')
 
 
-def _leads_to(before: Record, record: Record) -> bool:
+def _follows_record(before: Record, record: Record) -> bool:
     """Whether a record of a change found what the row's record before says. An earlier version recorded less."""
     was = _WAS.search(record.body or "")
     body = _WAS.sub("}", before.body or "")
-    if not was or {*_read(body)} != {*_read(record.body)} - {"was"}:
+    if not was or {*_parse_body(body)} != {*_parse_body(record.body)} - {"was"}:
         return True
     return was[1] == sha256_hex(body.encode(errors="surrogatepass"))
 
 
-def _differing(recorded: str | None, now: str) -> list[str]:
+def _differing_names(recorded: str | None, now: str) -> list[str]:
     """Names whose values differ; what an earlier version didn't record, nobody knows."""
-    then, there = _read(recorded), _read(now)
+    then, there = _parse_body(recorded), _parse_body(now)
     return [name for name in then if name != "was" and then[name] != there.get(name)]
 
 
-def _read(body: str | None) -> dict[str, Any]:
+def _parse_body(body: str | None) -> dict[str, Any]:
     try:
         return dict(json.loads(body or "{}"))
     except (ValueError, TypeError):  # not ours: `_broken` names the record
         return {}
 
 
-def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
+def _find_differing_messages(home: Path, conn: Connection) -> Iterator[str]:
     """Calls and results are named by the hashes of their messages, which this compares with the messages."""
     from interlock.services.transcript import record_hash
 
@@ -362,7 +366,7 @@ def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
             yield f"message {name[:12]}… of run {run} is missing"
 
 
-def _private(key: Key) -> "Ed25519PrivateKey":
+def _load_private_key(key: AuditKey) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
@@ -377,14 +381,14 @@ def _private(key: Key) -> "Ed25519PrivateKey":
     return found
 
 
-def sign(key: Key, text: bytes) -> tuple[str, str]:
+def sign(key: AuditKey, text: bytes) -> tuple[str, str]:
     """Public key and signature, both base64."""
-    private = _private(key)
+    private = _load_private_key(key)
     public = private.public_key().public_bytes_raw()
     return base64.b64encode(public).decode(), base64.b64encode(private.sign(text)).decode()
 
 
-def is_signed(public: str, signature: str, text: bytes) -> bool:
+def is_signature_valid(public: str, signature: str, text: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

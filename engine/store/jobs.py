@@ -36,7 +36,7 @@ class Job(NamedTuple):
     """For which limit; empty: for none."""
 
 
-class Unsure(NamedTuple):
+class UnsureRun(NamedTuple):
     """A run that a job drives, or that none does, with what changes while somebody really drives it."""
 
     run: str
@@ -68,7 +68,7 @@ class Jobs:
         """`conn`: the store's; `raw`: psycopg's. `make_app`: makes Procrastinate's program of the queue."""
         self._conn, self._raw, self._make_app = conn, raw, make_app
 
-    def exist(self) -> bool:
+    def is_set_up(self) -> bool:
         """Whether the store has a queue."""
         return self._conn.stored("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
 
@@ -140,22 +140,22 @@ class Jobs:
         sql = f"select procrastinate_{end} from procrastinate_jobs where id = $1 and status = 'doing'"
         self._conn.stored(sql, (job,)).fetchall()
 
-    def unsure(self, stalled_s: float) -> list[Unsure]:
+    def list_unsure_runs(self, stalled_s: float) -> list[UnsureRun]:
         """Runs of workers that may be abandoned."""
-        return [Unsure(*row) for row in self._conn.stored(_UNSURE, (stalled_s,))]
+        return [UnsureRun(*row) for row in self._conn.stored(_UNSURE, (stalled_s,))]
 
-    def take_abandoned(self, task: str, stalled_s: float) -> list[dict[str, Any]]:
+    def remove_abandoned_jobs(self, task: str, stalled_s: float) -> list[dict[str, Any]]:
         """Remove the jobs of a task whose worker is gone; returns the arguments of each."""
         return [args for (args,) in self._conn.stored(_ABANDONED, (task, stalled_s))]
 
-    def workers(self) -> dict[int, float]:
+    def seconds_since_heartbeat(self) -> dict[int, float]:
         """Workers with the seconds since their last sign of life."""
         return dict(self._conn.stored(_WORKERS).fetchall())
 
-    def all_jobs(self) -> list[Job]:
+    def list_jobs(self) -> list[Job]:
         return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._conn.stored(_JOBS)]
 
-    def unserved(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+    def list_unserved_runs(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
         """Queue and seconds of waiting of each of these runs that could go on, if no worker gives a sign of life."""
         return self._conn.stored(_UNSERVED, ([*runs], stalled_s)).fetchall()
 
@@ -171,7 +171,7 @@ class Jobs:
         """Let a job count as driven."""
         self._conn.stored(f"update procrastinate_jobs set {_ADMITTED} where id = $1", (job,))
 
-    def end_admitted(self, job: int) -> bool:
+    def unmark_driven(self, job: int) -> bool:
         """Let a job count no more; returns whether it did."""
         return self._conn.stored(_END_ADMITTED, (job,)).rowcount > 0
 
@@ -179,7 +179,7 @@ class Jobs:
         """Move a job to a queue that no worker serves."""
         self._conn.stored("update procrastinate_jobs set queue_name = $2 where id = $1", (job, queue))
 
-    def held_queues(self) -> list[str]:
+    def list_held_queues(self) -> list[str]:
         """Queues that no worker serves, and in which jobs wait."""
         return [queue for (queue,) in self._conn.stored(_HELD)]
 
@@ -187,7 +187,7 @@ class Jobs:
         """Let the first jobs of a held queue be taken, at most `room`; returns their runs."""
         return [run for (run,) in self._conn.stored(_RELEASED, (held, room))]
 
-    def hurry(self) -> None:
+    def make_waiting_jobs_due(self) -> None:
         """Let every job that waits for a limit be taken now."""
         self._conn.stored(_HURRIED)
 
@@ -200,12 +200,12 @@ class Jobs:
         sql = f"update procrastinate_jobs set status = 'doing', {_ADMITTED} where id = $1"
         self._conn.stored(sql, (job,))
 
-    def end_turn(self, run: str) -> bool:
+    def remove_turn(self, run: str) -> bool:
         """Remove the run's turn; returns whether there was one."""
         sql = f"delete from procrastinate_jobs where {_OF_RUN} {_TURNS}"
         return self._conn.stored(sql, (run,)).rowcount > 0
 
-    def runs_of_server(self, server: str) -> list[str]:
+    def list_runs_of_server(self, server: str) -> list[str]:
         """Runs whose turns a server has or waits for."""
         return [run for (run,) in self._conn.stored(_OF_SERVER, (server,))]
 

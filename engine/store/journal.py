@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from interlock.engine.store.blobs import open_blob_storage, record_named_files, store_changed_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import Notice, Serde, notice_nothing
+from interlock.engine.store.saver import Notice, Serde, ignore_notice
 from interlock.engine.store.tables import TABLE, Plus, where_sql
 from interlock.graphs.langgraph_internals import types_stored_in_any_graph
 from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
@@ -87,13 +87,13 @@ class SqlJournal:
             tool=row.tool,
             args_hash=row.args_hash,
             planned=Planned.model_validate_json(row.planned) if row.planned else None,
-            result=self._result(row),
+            result=self._load_result(row),
             epoch=row.epoch,
         )
 
     def amend(self, key: CallKey, call: CallView) -> None:
         if self._row(key) is None:
-            self._put(key, self._new(call, "scheduled")._replace(args=json.dumps(call.args)))
+            self._write_checkpoint(key, self._new_row(call, "scheduled")._replace(args=json.dumps(call.args)))
 
     def call(self, key: CallKey) -> CallView:
         call = self.transcript.message(key.message).tool_calls[key.index]
@@ -104,16 +104,16 @@ class SqlJournal:
         return CallView(id=call.id, name=call.name, args=call.args)
 
     def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
-        row = self._row(key) or self._new(call, "intent")
+        row = self._row(key) or self._new_row(call, "intent")
         if row.state == "done":
             return
         text = self.redact.redact_planned(planned).model_dump_json() if planned else None
         row = row._replace(state="intent", planned=text, intent_at=unix_time(), epoch=self.epoch)
         with self.conn.transaction(synced=True):
-            self._put(key, row)
+            self._write_checkpoint(key, row)
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
-        row = self._row(key) or self._new(call, "done")
+        row = self._row(key) or self._new_row(call, "done")
         text = self.redact.redact_result(result).model_dump_json()
         file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
         done = row._replace(
@@ -127,9 +127,9 @@ class SqlJournal:
             if self.plans and self.conn.blobs:
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_named_files(self.conn, self.run, text.encode(), file)
-            self._put(key, done)
+            self._write_checkpoint(key, done)
 
-    def latest(self, message: str, index: int) -> CallKey:
+    def find_latest_attempt(self, message: str, index: int) -> CallKey:
         (attempt,) = self.conn.execute(
             "select max(attempt) from journal where run = $1 and message = $2 and idx = $3",
             (self.run, message, index),
@@ -154,13 +154,13 @@ class SqlJournal:
         return [self.call(key) for key in keys], self.epoch
 
     def undone(self, head: str) -> list[str]:
-        return [text for _, text in self._untold(head)]
+        return [text for _, text in self._list_untold_undos(head)]
 
     def tell_undone(self, head: str, record: str) -> None:
-        for seq, _ in self._untold(head):
+        for seq, _ in self._list_untold_undos(head):
             self.conn.update("undone", {"record": record}, {"run": self.run, "seq": seq})
 
-    def _untold(self, head: str) -> list[tuple[int, str]]:
+    def _list_untold_undos(self, head: str) -> list[tuple[int, str]]:
         """What was told right after `head` counts, too: a kill came before the checkpoint."""
         sql = "select seq, text, record from undone where run = $1 order by seq"
         if not (rows := self.conn.execute(sql, (self.run,), tables=("undone",)).fetchall()):
@@ -168,7 +168,7 @@ class SqlJournal:
         after = {None, *SqlChain(self.conn).after(head)}
         return [(seq, text) for seq, text, record in rows if record in after]
 
-    def keep_reply(self, asked: str, answer: JsonValue) -> None:
+    def record_server_reply(self, asked: str, answer: JsonValue) -> None:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
         reply = json.dumps(self.redact.redact_json(answer))
         row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
@@ -179,9 +179,9 @@ class SqlJournal:
         if row is not None and row.result is not None and row.record is None:
             result = {**json.loads(row.result), "content": ""}
             text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-            self._put(key, row._replace(result=text, record=record))
+            self._write_checkpoint(key, row._replace(result=text, record=record))
 
-    def _result(self, row: _Row) -> ToolResult | None:
+    def _load_result(self, row: _Row) -> ToolResult | None:
         text = open_blob_storage(self.conn, self.outputs).read_text(
             row.result, row.result_file, "The result of a call"
         )
@@ -193,10 +193,10 @@ class SqlJournal:
         return result
 
     def _row(self, key: CallKey) -> _Row | None:
-        where = self._where(key)
+        where = self._row_key(key)
         if where in self._rows:
             return self._rows[where]
-        if where not in self._before:
+        if where not in self._status_before:
             return None
         with self.conn.turn:
             found = self.conn.stored(_SELECT, where).fetchone()
@@ -205,20 +205,20 @@ class SqlJournal:
         return self._rows.get(where)
 
     @cached_property
-    def _before(self) -> set[_Where]:
+    def _status_before(self) -> set[_Where]:
         """The run's rows from before this drive, which alone adds any."""
         query = "select run, message, idx, attempt from journal where run = $1"
         with self.conn.turn:
             return {tuple(row) for row in self.conn.stored(query, (self.run,))}
 
-    def _where(self, key: CallKey) -> _Where:
+    def _row_key(self, key: CallKey) -> _Where:
         return (self.run, key.message, key.index, key.attempt)
 
-    def _new(self, call: CallView, state: str) -> _Row:
+    def _new_row(self, call: CallView, state: str) -> _Row:
         return _Row(call.name, args_hash(call), None, state, None, None, None, None, self.epoch, None, None)
 
-    def _put(self, key: CallKey, row: _Row) -> None:
-        where = self._where(key)
+    def _write_checkpoint(self, key: CallKey, row: _Row) -> None:
+        where = self._row_key(key)
         place = dict(zip(TABLE["journal"].key, where, strict=True))
         self.conn.insert("journal", {**place, **row._asdict()}, "replace")
         self._rows[where] = row
@@ -236,7 +236,7 @@ class SqlEffects:
     known: Names
     """Classes (module, name) of which results may be."""
     redact: Redactor = SHAPES
-    notice: Notice = notice_nothing
+    notice: Notice = ignore_notice
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
@@ -285,7 +285,7 @@ class SqlEffects:
             conn.update("effects", row, {"run": self.run, "task": task, "key": key})
 
 
-def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
+def make_effects(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
     known = StorableTypes(types_stored_in_any_graph())
     return SqlEffects(conn, run, epoch, Serde(known), known, redact)
@@ -300,7 +300,7 @@ class RecordedEffects:
     serde: Any
     known: frozenset[tuple[str, ...]] = frozenset()
     redact: Redactor = SHAPES
-    notice: Notice = notice_nothing
+    notice: Notice = ignore_notice
 
     def __post_init__(self) -> None:
         self._given: dict[tuple[str, str], EffectRow] = {}
@@ -338,7 +338,7 @@ class RecordedEffects:
             sql = f"select task, type, wrote, raised from recorded_updates where {same} order by at"
             rows = conn.execute(sql, values).fetchall()
             if number[0] >= len(rows):
-                raise RunError(self._why_not(where).format(node=node))
+                raise RunError(self._missing_update_reason(where).format(node=node))
             then, kind, data, raised = rows[number[0]]
             # Its model calls count, too: those of later nodes have the next ordinals.
             names = [column.name for column in conn.columns("recorded_calls")]
@@ -347,7 +347,7 @@ class RecordedEffects:
             conn.insert_all("model_calls", [dict(zip(names, call, strict=True)) for call in calls], "keep")
         return update._replace(wrote=self.serde.loads_typed((kind, data)), raised=raised)
 
-    def _why_not(self, where: Mapping[str, str]) -> str:
+    def _missing_update_reason(self, where: Mapping[str, str]) -> str:
         same = "max(case when code = $4 then 1 else 0 end)"
         sql = f"select {same} from recorded_updates where run = $1 and place = $2 and node = $3"
         known = self.conn.execute(
@@ -416,7 +416,7 @@ class HookLog:
             (self.run, event, key),
             tables=("hook_calls",),
         )
-        return [HookRow._make((*row[2:], self._reply(*row[:2]))) for row in found]
+        return [HookRow._make((*row[2:], self._load_reply(*row[:2]))) for row in found]
 
     def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
@@ -424,7 +424,7 @@ class HookLog:
             for place, hook, attempt in hooks:
                 about = {"name": hook.title, "source": hook.source, "command": hook.command}
                 state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
-                self._put("replace", firing, hook=hook.id, **about, **state)
+                self._write_checkpoint("replace", firing, hook=hook.id, **about, **state)
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
@@ -434,7 +434,7 @@ class HookLog:
         row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
             record_named_files(conn, self.run, b"", file)
-            conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
+            conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
             if last:
                 self.close(firing)
 
@@ -443,27 +443,27 @@ class HookLog:
         with self.conn.transaction() as conn:
             for hook in hooks:
                 row = {"state": state, "attempt": Plus(1), "epoch": self.epoch}
-                conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
+                conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
 
     def forget(self, firing: Firing) -> None:
         """Delete the firing's rows, so that it starts over."""
         with self.conn.transaction() as conn:
-            conn.delete("hook_calls", self._of(firing))
+            conn.delete("hook_calls", self._firing_key(firing))
 
     def close(self, firing: Firing) -> None:
         """Mark the firing as over."""
         about = {"name": "", "source": "", "command": "", "idempotent": True}
         state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}
         with self.conn.transaction():
-            self._put("keep", firing, hook=WHOLE, **about, **state)
+            self._write_checkpoint("keep", firing, hook=WHOLE, **about, **state)
 
-    def _of(self, firing: Firing) -> dict[str, object]:
+    def _firing_key(self, firing: Firing) -> dict[str, object]:
         return {"run": self.run, "event": firing.event, "key": firing.key}
 
-    def _put(self, again: Literal["replace", "keep"], firing: Firing, **columns: object) -> None:
+    def _write_checkpoint(self, again: Literal["replace", "keep"], firing: Firing, **columns: object) -> None:
         row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": unix_time(), **columns}
         self.conn.insert("hook_calls", row, again)
 
-    def _reply(self, text: str | None, file: str | None) -> Reply | None:
+    def _load_reply(self, text: str | None, file: str | None) -> Reply | None:
         text = open_blob_storage(self.conn, self.outputs).read_text(text, file, "A hook's reply")
         return Reply.model_validate_json(text) if text else None

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import first_task, run_and_subtasks
+from interlock.engine.store.runs import find_first_task, list_run_and_subtasks
 from interlock.engine.store.tables import Plus, Row
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import BusyError, StoreError
@@ -95,7 +95,7 @@ def revoke_lease(conn: Connection, run: str) -> None:
 
 def revoke_leases_of_process(conn: Connection, run: str, owner: ProcessIdentity) -> None:
     """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
-    for one in run_and_subtasks(conn, first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
         row = read_lease(conn, one)
         if row and row.held and row.owner[:3] == owner[:3]:
             revoke_lease(conn, one)

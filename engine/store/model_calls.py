@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import TURN, read_options, run_and_subtasks
+from interlock.engine.store.runs import TURN, list_run_and_subtasks, read_options
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.clock import unix_time
@@ -51,7 +51,7 @@ class SqlModelLog:
             model=model,
             finish_reason=finish,
             problem=problem,
-            usage=_usage(used),
+            usage=_to_usage(used),
             duration_ms=ms,
             replayed=True,
         )
@@ -64,7 +64,7 @@ class SqlModelLog:
                 tables=("model_calls",),
             ).fetchone()
             if last is None:
-                last = calls_before(self.conn, self.run).get((agent, role), 0) - 1
+                last = read_first_ordinals(self.conn, self.run).get((agent, role), 0) - 1
             self._made[agent, role] = last + 1  # a replay adds those of its record
         made = self._made[agent, role]
         self._made[agent, role] = made + 1
@@ -99,8 +99,8 @@ class SqlModelLog:
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 
-def calls_made(conn: Connection, run: str) -> list[tuple[str, str, int]]:
-    """Agent, role and number of their replies, in a run whose plan another carries out, as `calls_before` reads them.
+def count_replies_by_role(conn: Connection, run: str) -> list[tuple[str, str, int]]:
+    """Return agent, role and number of replies in a run whose plan another carries out: see `read_first_ordinals`.
 
     Ordinals continue from there, so that one script covers both; that run keeps them: the plan's may be deleted.
     """
@@ -108,26 +108,26 @@ def calls_made(conn: Connection, run: str) -> list[tuple[str, str, int]]:
     return conn.execute(sql, (run,), tables=("model_calls",)).fetchall()
 
 
-def calls_before(conn: Connection, run: str) -> dict[tuple[str, str], int]:
+def read_first_ordinals(conn: Connection, run: str) -> dict[tuple[str, str], int]:
     """Agent and role → ordinal of their first reply in this run, if it isn't 0."""
     kept: list[tuple[str, str, int]] = read_options(conn, run).get("calls_before", [])
     return {(agent, role): number for agent, role, number in kept}
 
 
-def usage_of(conn: Connection, run: str, record: str) -> Usage:
+def read_usage(conn: Connection, run: str, record: str) -> Usage:
     """Tokens of the request whose reply is `record`."""
     sql = f"select {_USAGE} from model_calls where run = $1 and record = $2"
     row = conn.execute(sql, (run, record), tables=("model_calls",)).fetchone()
-    return _usage(row) if row else Usage()
+    return _to_usage(row) if row else Usage()
 
 
-def _usage(row: Sequence[Any]) -> Usage:
+def _to_usage(row: Sequence[Any]) -> Usage:
     return Usage(**dict(zip(("input", "output", "cached", "written", "thoughts", "usd"), row, strict=True)))
 
 
-def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
+def sum_usage(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
-    runs = run_and_subtasks(conn, run)
+    runs = list_run_and_subtasks(conn, run)
     of_task, listed = f"run in {keys_in_parameter_sql()}", (encode_keys_parameter(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
@@ -159,7 +159,7 @@ select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + 
 """A model's latest call."""
 
 
-class Answered(NamedTuple):
+class AnsweredCalls(NamedTuple):
     """A model's answered calls."""
 
     model: str
@@ -179,7 +179,7 @@ class Answered(NamedTuple):
     latest_at: float
 
 
-class Reserved(NamedTuple):
+class ReservedCalls(NamedTuple):
     """A model's calls without an answer."""
 
     model: str
@@ -219,7 +219,7 @@ class UsageLedger:
             where = {"run": self.run, "task": task, "epoch": self.epoch}
             conn.update("reservations", {"under_way": 0}, where)
 
-    def answered(self, runs: Sequence[str]) -> list[Answered]:
+    def answered(self, runs: Sequence[str]) -> list[AnsweredCalls]:
         """What the runs' answered calls used, by model."""
         listed = (encode_keys_parameter(runs),)
         rows = self.conn.execute(
@@ -234,11 +234,11 @@ class UsageLedger:
         found = self.conn.execute(_LATEST, listed, tables=("model_calls",))
         latest = {model: figures for model, *figures in found}
         return [
-            Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
+            AnsweredCalls(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
             for name, spent, out, turns, agents, usd, unpriced_in, unpriced_out in rows
         ]
 
-    def reserved(self, runs: Sequence[str]) -> list[Reserved]:
+    def list_reserved_calls(self, runs: Sequence[str]) -> list[ReservedCalls]:
         """What the runs' calls without an answer reserve; one that an earlier driver left behind was cut off."""
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
@@ -247,4 +247,4 @@ class UsageLedger:
             (self.run, self.epoch, encode_keys_parameter(runs)),
             tables=("reservations",),
         )
-        return [Reserved(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]
+        return [ReservedCalls(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, Unsure
+from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, UnsureRun
 from interlock.engine.store.leases import revoke_lease
 from interlock.engine.store.runs import (
     IS_SUBTASK,
-    first_task,
+    find_first_task,
+    list_run_and_subtasks,
     read_repository_option,
-    run_and_subtasks,
     set_run_error,
     stopped_run_error,
 )
@@ -27,7 +27,7 @@ from interlock.state.errors import ConfigError, StoreError, UserError
 _OF_HOST = "host:"
 
 
-class Submitted(NamedTuple):
+class Submission(NamedTuple):
     """Who started a run that workers drive, and how."""
 
     user: str
@@ -41,7 +41,7 @@ def host_queue() -> str:
     return f"{_OF_HOST}{os.uname().nodename}"
 
 
-def put_job(
+def enqueue_run(
     conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0, model: str | None = None
 ) -> None:
     """Inside a transaction: let a worker of this queue drive the run; nothing if its job waits already.
@@ -50,10 +50,10 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    need_queue(conn)
-    at = in_seconds(conn, after_s) if after_s else None
+    require_queue(conn)
+    at = database_time_after(conn, after_s) if after_s else None
     whose = submitted(conn, run)
-    priority, steps = priority_and_steps(conn, run, whose, queue)
+    priority, steps = compute_priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     conn.jobs.put(
@@ -61,7 +61,7 @@ def put_job(
     )
 
 
-def need_queue(conn: Connection | None) -> Connection:
+def require_queue(conn: Connection | None) -> Connection:
     """Raises `StoreError` if there is no store yet, or it has no queue."""
     if conn is None or not has_queue(conn):
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
@@ -69,22 +69,22 @@ def need_queue(conn: Connection | None) -> Connection:
 
 
 def has_queue(conn: Connection) -> bool:
-    return conn.jobs.exist()
+    return conn.jobs.is_set_up()
 
 
-def in_seconds(conn: Connection, after_s: float) -> datetime:
+def database_time_after(conn: Connection, after_s: float) -> datetime:
     """That time, on the database's clock."""
     return conn.jobs.now() + timedelta(seconds=after_s)
 
 
-def submitted(conn: Connection, run: str) -> Submitted:
+def submitted(conn: Connection, run: str) -> Submission:
     columns = "select workflow, queue, options from runs where run = $1"
     workflow, queue, options = conn.execute(columns, (run,)).fetchone()
     kept: dict[str, Any] = json.loads(options).get("submitted") or {}
-    return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
+    return Submission(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
 
 
-def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str) -> tuple[int, int]:
+def compute_priority_and_steps(conn: Connection, run: str, whose: Submission, queue: str) -> tuple[int, int]:
     """A place in the line of the run's priority, and how far the run is.
 
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
@@ -92,7 +92,7 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     """
     top = whose.priority * LEVEL
     kept, front, last = conn.jobs.places(run, whose.user, queue, top - LEVEL, top)
-    steps = _steps_of(conn, run)
+    steps = _count_steps(conn, run)
     if kept is not None:
         return kept, steps
     if front is None or steps:
@@ -112,14 +112,14 @@ def hand_to_workers(
     if row and row[0]:
         if not if_due:
             set_run_error(conn, run, None)
-            _reopen(conn, run)
-        put_job(conn, run, row[0], after_s, deaths)
+            _reopen_run(conn, run)
+        enqueue_run(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
 def give(conn: Connection, run: str, queue: str) -> None:
     """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
-    for one in run_and_subtasks(conn, first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
         conn.update("runs", {"queue": queue}, {"run": one})
 
 
@@ -130,19 +130,19 @@ def take_back(conn: Connection, run: str) -> bool | None:
 
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
-    note_stopped(conn, run, "cancelled")
+    mark_stopped(conn, run, "cancelled")
     is_done = conn.execute("select 1 from runs where run = $1 and status = 'done'", (run,)).fetchone()
     return conn.jobs.stop(run, only_turns=is_done is not None)
 
 
-def requeue_abandoned_run(conn: Connection, found: Unsure) -> None:
+def requeue_abandoned_run(conn: Connection, found: UnsureRun) -> None:
     """Inside a transaction: put an abandoned run back."""
     if found.job is None:
-        put_job(conn, found.run, found.queue)
+        enqueue_run(conn, found.run, found.queue)
         return
     conn.jobs.put_back(found.job, found.run)
     if found.held and not is_due(conn, found.run):
-        for one in run_and_subtasks(conn, first_task(conn, found.run)):
+        for one in list_run_and_subtasks(conn, find_first_task(conn, found.run)):
             revoke_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
@@ -166,12 +166,12 @@ def delivery(conn: Connection, run: str) -> Delivery:
     return Delivery(conn.jobs.has(run), kept.get("pushed_by", ""), kept_back, left)
 
 
-def got_further(conn: Connection, run: str, steps: int) -> bool:
+def has_progressed(conn: Connection, run: str, steps: int) -> bool:
     """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
-    return _steps_of(conn, run) > steps
+    return _count_steps(conn, run) > steps
 
 
-def _steps_of(conn: Connection, run: str) -> int:
+def _count_steps(conn: Connection, run: str) -> int:
     return conn.execute(_STEPS, (run,)).fetchone()[0]
 
 
@@ -180,25 +180,25 @@ def is_due(conn: Connection, run: str) -> bool:
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
 
 
-def may_go_on(conn: Connection, run: str) -> bool:
+def can_run_go_on(conn: Connection, run: str) -> bool:
     """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
 
 
-def note_stopped(conn: Connection, run: str, kind: str) -> None:
+def mark_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: leave a run that has work left to whoever resumes it."""
     if is_due(conn, run):
         set_run_error(conn, run, stopped_run_error(kind, run))
 
 
-def leave_stopped(conn: Connection, run: str, kind: str) -> None:
+def mark_stopped_for_workers(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: no worker goes on with a run, or the task above it, that was stopped elsewhere."""
-    for one in {run, first_task(conn, run)}:
+    for one in {run, find_first_task(conn, run)}:
         if submitted(conn, one).queue:
-            note_stopped(conn, one, kind)
+            mark_stopped(conn, one, kind)
 
 
-def last_death(conn: Connection, run: str) -> str:
+def read_death_message(conn: Connection, run: str) -> str:
     """How the run's process died; empty: unknown."""
     row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     error: dict[str, str] = json.loads(row[0]) if row and row[0] else {}
@@ -213,7 +213,7 @@ def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     revoke_lease(conn, run)
 
 
-def _reopen(conn: Connection, run: str) -> None:
+def _reopen_run(conn: Connection, run: str) -> None:
     """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
     for outcome, status in (("done", "done"), ("", "open")):
         conn.update("runs", {"status": status}, {"run": run, "status": "failed", "outcome": outcome})
@@ -221,7 +221,7 @@ def _reopen(conn: Connection, run: str) -> None:
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-    return conn.jobs.workers(), conn.jobs.all_jobs(), conn.execute(_REQUESTS).fetchone()[0]
+    return conn.jobs.seconds_since_heartbeat(), conn.jobs.list_jobs(), conn.execute(_REQUESTS).fetchone()[0]
 
 
 _STEPS = f"""
@@ -262,10 +262,10 @@ class Schedule(NamedTuple):
 
     def after(self, moment: datetime) -> datetime:
         """The next time."""
-        return next_time(self.cron, self.zone, moment)
+        return next_cron_time(self.cron, self.zone, moment)
 
 
-def next_time(cron: str, zone: str, moment: datetime) -> datetime:
+def next_cron_time(cron: str, zone: str, moment: datetime) -> datetime:
     """The first time after this moment; one that a clock shows twice in autumn counts once, unless every hour does.
 
     Raises `UserError` for a line or a time zone that can't be used.
@@ -308,23 +308,23 @@ def add(conn: Connection, schedule: Schedule) -> datetime:
 def find(conn: Connection, name: str) -> Schedule | None:
     query = f"select {', '.join(Schedule._fields)} from schedules where name = $1"
     row = conn.execute(query, (name,)).fetchone()
-    return _schedule(row) if row else None
+    return _to_schedule(row) if row else None
 
 
 def listed(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
     """Every schedule, with its next time; None: it is being started."""
     rows = conn.execute(f"select {', '.join(Schedule._fields)} from schedules order by name").fetchall()
-    return [(found := _schedule(row), conn.jobs.due(_lock_of(found.name))) for row in rows]
+    return [(found := _to_schedule(row), conn.jobs.due(_schedule_lock(found.name))) for row in rows]
 
 
-def _schedule(row: Any) -> Schedule:
+def _to_schedule(row: Any) -> Schedule:
     made = Schedule(*row)
     return made._replace(options=json.loads(row[7]), input=json.loads(row[8]))
 
 
 def remove(conn: Connection, name: str) -> bool:
     """Inside a transaction; returns whether there was one. A run that it started goes on."""
-    conn.jobs.remove(_lock_of(name))
+    conn.jobs.remove(_schedule_lock(name))
     return conn.delete("schedules", {"name": name}).rowcount > 0
 
 
@@ -332,10 +332,10 @@ def plan(
     conn: Connection, schedule: Schedule, due: int | None = None, after_s: int = 0, deaths: int = 0
 ) -> datetime:
     """Inside a transaction: put the job for the next time, or for one that is due; returns when it is taken."""
-    at = in_seconds(conn, after_s)
+    at = database_time_after(conn, after_s)
     at = schedule.after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    conn.jobs.put(START, _lock_of(schedule.name), schedule.queue, args, at=at)
+    conn.jobs.put(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
     return at
 
 
@@ -346,7 +346,7 @@ def started(conn: Connection, name: str, run: str, said: str) -> None:
         plan(conn, schedule)
 
 
-def try_again(conn: Connection, name: str, due: int, deaths: int) -> None:
+def retry_start(conn: Connection, name: str, due: int, deaths: int) -> None:
     """Inside a transaction: try the time again, but not for ever."""
     schedule = find(conn, name)
     if schedule and deaths < _DEATHS:
@@ -357,13 +357,13 @@ def try_again(conn: Connection, name: str, due: int, deaths: int) -> None:
 
 def retry_abandoned_starts(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
-    for job in conn.jobs.take_abandoned(START, stalled_s):
-        try_again(conn, job["schedule"], job["due"], 0)
+    for job in conn.jobs.remove_abandoned_jobs(START, stalled_s):
+        retry_start(conn, job["schedule"], job["due"], 0)
     for schedule, _ in listed(conn):
-        if not conn.jobs.has(_lock_of(schedule.name)):
+        if not conn.jobs.has(_schedule_lock(schedule.name)):
             plan(conn, schedule)
 
 
-def _lock_of(name: str) -> str:
+def _schedule_lock(name: str) -> str:
     """The lock of the job that starts the runs of a schedule."""
     return f"schedule:{name}"

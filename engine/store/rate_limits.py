@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.jobs import DRIVE, HELD
 from interlock.engine.store.queue import (
-    Submitted,
+    Submission,
+    compute_priority_and_steps,
+    database_time_after,
+    enqueue_run,
     has_queue,
-    in_seconds,
     is_due,
-    priority_and_steps,
-    put_job,
     submitted,
 )
 from interlock.engine.store.runs import set_run_error
@@ -131,7 +131,7 @@ _FIGURE_USE: Mapping[str, tuple[str, Row, Row]] = {
 
 def _forget_use(conn: Connection, limit: Limit) -> None:
     """Forget what was used of figures that get their first limit."""
-    known = {one[:2]: one for one in all_limits(conn)}
+    known = {one[:2]: one for one in list_limits(conn)}
     before = known.get(limit[:2], Limit(*limit[:2]))
     for figure, (table, unused, where) in _FIGURE_USE.items():
         if getattr(limit, figure) is not None and getattr(before, figure) is None:
@@ -148,15 +148,15 @@ def remove_limit(conn: Connection, kind: str, name: str) -> bool:
     return conn.delete("limits", {"kind": kind, "name": name}).rowcount > 0
 
 
-def all_limits(conn: Connection) -> list[Limit]:
+def list_limits(conn: Connection) -> list[Limit]:
     rows = conn.execute(f"select kind, name, {', '.join(_FIGURES)} from limits order by kind desc, name")
     return [Limit(*row) for row in rows]
 
 
-def applying(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
+def list_applying_limits(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
     """The limits of these: kind → name. Each is named after whom it holds for."""
     pairs = [(kind, name) for kind, known in names.items() for name in (known, EACH)]
-    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_places(pairs)})"
+    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_pair_placeholders(pairs)})"
     found = {row[:2]: Limit(*row) for row in conn.execute(query, [part for pair in pairs for part in pair])}
     own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names.items()]
     return [limit._replace(name=names[limit.kind]) for limit in own if limit]
@@ -165,7 +165,7 @@ def applying(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
 def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
     """Kind, name and period (minute, day, month) → what was used in it; `minute`: of the last 60 s, by second."""
     names = [part for limit in limits for part in limit[:2]]
-    places = _places(limits)
+    places = _pair_placeholders(limits)
     found: dict[tuple[str, str, str], list[Use]] = {}
     for kind, name, period, *use in conn.execute(_USED.format(places, places), names).fetchall():
         found.setdefault((kind, name, period), []).append(Use(*use))
@@ -174,12 +174,12 @@ def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str]
 
 def count(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
     """Add to what is used of the periods of now."""
-    places, names = _places(limits, 4), [part for limit in limits for part in limit[:2]]
+    places, names = _pair_placeholders(limits, 4), [part for limit in limits for part in limit[:2]]
     count_use = _COUNT.format(places, places, places)
     conn.run(count_use, (requests, tokens, usd, *names), ("limit_seconds", "limit_use"))
 
 
-def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
+def find_wait(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
     """What a request of so many tokens must wait for; of several limits the one that lasts longest.
 
     A request that alone exceeds a limit of tokens is made where nothing else was used of the minute.
@@ -196,9 +196,15 @@ def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: fl
             spent = [
                 (one.left_s, getattr(one, figure)) for one in use.get((limit.kind, limit.name, period), ())
             ]
-            if most is not None and (left_s := _until_room(spent, most, more)):
+            if most is not None and (left_s := _seconds_until_room(spent, most, more)):
                 so_far = total(amount for _, amount in spent)
-                waits.append(Wait(limit.whose, _why(limit, f"{_shown(so_far)} of {most:g} {what}"), left_s))
+                waits.append(
+                    Wait(
+                        limit.whose,
+                        _wait_reason(limit, f"{_format_figure(so_far)} of {most:g} {what}"),
+                        left_s,
+                    )
+                )
     return max(waits, key=lambda wait: wait.seconds or 0, default=None)
 
 
@@ -207,7 +213,7 @@ def total(amounts: Iterable[float]) -> float:
     return max(0, sum(amounts))
 
 
-def _until_room(spent: Sequence[tuple[float, float]], most: float, more: float) -> float:
+def _seconds_until_room(spent: Sequence[tuple[float, float]], most: float, more: float) -> float:
     """Seconds until so much more fits below the limit. `spent`: seconds that each amount still counts, and amount."""
     left = sorted(spent)
     waited = 0.0
@@ -220,15 +226,15 @@ def _is_full(spent: float, most: float, more: float) -> bool:
     return spent >= most or (spent > 0 and spent + more > most)
 
 
-def _why(limit: Limit, used: str) -> str:
+def _wait_reason(limit: Limit, used: str) -> str:
     return f"The limit of {limit.kind} {limit.name!r} leaves no room: {used}. The run continues by itself."
 
 
-def _shown(figure: float) -> str:
+def _format_figure(figure: float) -> str:
     return f"{figure:.4f}" if isinstance(figure, float) else str(figure)
 
 
-def _places(pairs: Sequence[object], first: int = 1) -> str:
+def _pair_placeholders(pairs: Sequence[object], first: int = 1) -> str:
     """`first`: number of the first parameter."""
     return ", ".join(f"(${place}, ${place + 1})" for place in range(first, first + 2 * len(pairs), 2))
 
@@ -242,7 +248,7 @@ class FleetLimits:
     model: str = ""
     """Whose call had to wait."""
 
-    def of_drive(
+    def for_drive(
         self, conn: Connection, user: str, workflow: str, prices: Callable[[str], Prices | None]
     ) -> "LimitedCalls":
         return LimitedCalls(self, conn, {"user": user, "workflow": workflow}, prices)
@@ -262,7 +268,7 @@ class LimitedCalls:
 
     def take(self, task: str, model: str, tokens: int) -> Wait | None:
         """Inside a transaction: count the call, unless it must wait."""
-        limits = applying(self.conn, {**self.names, "model": model})
+        limits = list_applying_limits(self.conn, {**self.names, "model": model})
         if not limits:
             return None
         in_dollars = [one for one in limits if (one.usd_per_day or one.usd_per_month) is not None]
@@ -272,7 +278,7 @@ class LimitedCalls:
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
         usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
         self.conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
-        if wait := wait_for(self.conn, limits, tokens, usd):
+        if wait := find_wait(self.conn, limits, tokens, usd):
             return wait
         count(self.conn, limits, 1, tokens, usd)
         self._open[task] = (limits, tokens, usd)
@@ -301,17 +307,17 @@ def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     """
     whose = submitted(conn, run)
     names = {"user": whose.user, "workflow": whose.workflow, **({"model": model} if model else {})}
-    limits = applying(conn, names)
+    limits = list_applying_limits(conn, names)
     if not is_due(conn, run):
         return ""
-    if wait := full_for(conn, limits, job):
+    if wait := find_wait_of_job(conn, limits, job):
         put_back(conn, run, whose, wait, deaths, model)
         return wait.why
     conn.jobs.admit(job)
     return ""
 
 
-def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
+def find_wait_of_job(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
     """What a job must wait for."""
     full = (
         one
@@ -319,23 +325,23 @@ def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
         if one.runs is not None and conn.jobs.count_driven(one.kind, one.name, job) >= one.runs
     )
     if first := next(full, None):
-        why = _why(first, f"{first.runs} {'run' if first.runs == 1 else 'runs'} at once")
+        why = _wait_reason(first, f"{first.runs} {'run' if first.runs == 1 else 'runs'} at once")
         return Wait(first.whose, why, None)
-    return wait_for(conn, limits) if limits else None
+    return find_wait(conn, limits) if limits else None
 
 
 def put_back(
-    conn: Connection, run: str, whose: Submitted, wait: Wait, deaths: int = 0, model: str = ""
+    conn: Connection, run: str, whose: Submission, wait: Wait, deaths: int = 0, model: str = ""
 ) -> None:
     """Inside a transaction: let no worker take the run before the limit has room."""
     set_run_error(conn, run, wait.error)
     if wait.seconds is None:
-        put_job(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
+        enqueue_run(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
     else:
-        put_job(conn, run, whose.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
+        enqueue_run(conn, run, whose.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
 
 
-def waits_no_more(conn: Connection, run: str) -> None:
+def clear_limit_error(conn: Connection, run: str) -> None:
     """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
     row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if row and row[0] and json.loads(row[0])["type"] == "limit":
@@ -344,15 +350,15 @@ def waits_no_more(conn: Connection, run: str) -> None:
 
 def leave(conn: Connection, job: int) -> None:
     """Inside a transaction: what the job drove is driven no more; whoever waited for that may go on."""
-    if conn.jobs.end_admitted(job):
+    if conn.jobs.unmark_driven(job):
         release(conn)
 
 
 def release(conn: Connection) -> None:
     """Inside a transaction: let workers take the jobs that waited for runs to end, as far as there is room."""
-    for held in conn.jobs.held_queues():
+    for held in conn.jobs.list_held_queues():
         kind, _, name = held.removeprefix(HELD).partition(" ")
-        limit = next(iter(applying(conn, {kind: name})), None)
+        limit = next(iter(list_applying_limits(conn, {kind: name})), None)
         room = (
             None
             if limit is None or limit.runs is None
@@ -362,10 +368,10 @@ def release(conn: Connection) -> None:
             set_run_error(conn, run, None)
 
 
-def look_again(conn: Connection) -> None:
+def recheck_waiting_jobs(conn: Connection) -> None:
     """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
     release(conn)
-    conn.jobs.hurry()
+    conn.jobs.make_waiting_jobs_due()
 
 
 def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
@@ -389,7 +395,7 @@ def server_queue() -> str:
     return f"server:{os.uname().nodename}"
 
 
-def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None = None) -> bool:
+def enqueue_turn(conn: Connection, run: str, whose: Submission, after_s: float | None = None) -> bool:
     """Inside a transaction: line up; nothing changes if the run stands there already.
 
     `whose`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has room.
@@ -403,12 +409,12 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
         kept = submitted(conn, run)
         whose = kept if kept.user else whose
     server = server_queue()
-    priority, _ = priority_and_steps(conn, run, whose, server)
+    priority, _ = compute_priority_and_steps(conn, run, whose, server)
     args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": server}
     at = None
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
-        at = in_seconds(conn, after_s)
+        at = database_time_after(conn, after_s)
     conn.jobs.put(DRIVE, run, server, args, priority, at)
     return True
 
@@ -426,10 +432,10 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
     if turn.is_early:
         return "The limit that stopped it has no room yet."
     names = {"user": turn.user, "workflow": turn.workflow, **({"model": model} if model else {})}
-    if wait := full_for(conn, applying(conn, names), turn.job):
+    if wait := find_wait_of_job(conn, list_applying_limits(conn, names), turn.job):
         if wait.seconds is None and not turn.queue.startswith(HELD):
             conn.jobs.hold(turn.job, f"{HELD}{wait.whose}")
-        _note(conn, run, wait)
+        _record_wait(conn, run, wait)
         return wait.why
     if turn.queue.startswith(HELD):
         release(conn)  # takes the turns of those who are first in line
@@ -440,7 +446,7 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
     return ""
 
 
-def _note(conn: Connection, run: str, wait: Wait) -> None:
+def _record_wait(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
     kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
@@ -449,13 +455,13 @@ def _note(conn: Connection, run: str, wait: Wait) -> None:
 
 def leave_turn(conn: Connection, run: str) -> None:
     """Inside a transaction: whoever waited for that may go on."""
-    if has_queue(conn) and conn.jobs.end_turn(run):
+    if has_queue(conn) and conn.jobs.remove_turn(run):
         release(conn)
 
 
-def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
+def end_other_turns(conn: Connection, runs: Collection[str]) -> None:
     """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
-    for run in conn.jobs.runs_of_server(server_queue()) if has_queue(conn) else ():
+    for run in conn.jobs.list_runs_of_server(server_queue()) if has_queue(conn) else ():
         if run not in runs:
             leave_turn(conn, run)
 

@@ -17,7 +17,7 @@ from interlock.engine.store.api_rows import forget
 from interlock.engine.store.blobs import (
     delete_blobs_of_owner,
     delete_unused_outputs,
-    files_named_by_any_run,
+    list_files_named_by_any_run,
     list_named_files,
     relist_named_files,
 )
@@ -66,7 +66,7 @@ def state_directory_sizes(home: Path) -> dict[str, int]:
     found = {part: _disk_size(home / part) for part in STATE_DIRECTORY_PARTS}
     with open_reader(home) as conn:
         if conn is not None:
-            found["interlock.db (free)"] = free = Store(home).database.free_bytes(conn)
+            found["interlock.db (free)"] = free = Store(home).database.count_free_bytes(conn)
             found["interlock.db"] -= free
     return {part: size for part, size in sorted(found.items(), key=lambda item: -item[1]) if size > 0}
 
@@ -164,7 +164,7 @@ def remove_run(home: Path, run: str) -> list[str]:
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = {*paths} - files_named_by_any_run(conn, store.outputs, paths)
+            unnamed = {*paths} - list_files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
                 remove_if_not_stored_since(paths[name], last)
             if conn.blobs:

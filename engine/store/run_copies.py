@@ -23,15 +23,15 @@ from interlock.engine.store.runs import (
     is_row_sealed,
     is_sealed,
     keep_sealed,
+    list_related_runs,
+    list_run_and_subtasks,
     read_definition,
     read_options,
-    related_runs,
-    run_and_subtasks,
     seal_row,
 )
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import NOT_NULL, TABLES, Table
-from interlock.engine.store.workspaces import move_requests, snapshots_by_repository
+from interlock.engine.store.workspaces import list_snapshots_by_repository, move_requests
 from interlock.services.snapshots.snapshots import ShadowRepository
 from interlock.state.errors import UserError
 
@@ -43,13 +43,13 @@ def is_open(home: Path, run: str) -> bool:
     )
 
 
-def unmade(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
+def list_unmade_forks(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
     """Forks at this step that were never driven, with their folders: a kill may have cut one off before its folder."""
     query = "select run, workspace from runs where parent = $1 and step = $2 and updated = created"
     return [(run, Path(folder)) for run, folder in select_rows(home, query, parent, step)]
 
 
-def copy_run(
+def copy_rows_to_fork(
     home: Path,
     parent: str,
     fork: str,
@@ -73,7 +73,7 @@ def copy_run(
         for table in TABLES:
             if table.forked is not None:
                 limit = until[table.until] if table.until and not whole else None
-                _copy(conn, table, parent, limit, {table.owner: fork, **changes.get(table.name, {})})
+                _copy_history(conn, table, parent, limit, {table.owner: fork, **changes.get(table.name, {})})
         if sealed:
             seal_row(conn, fork)
         if moved:
@@ -81,7 +81,9 @@ def copy_run(
             move_requests(conn, fork, old, row["workspace"])
 
 
-def _copy(conn: Connection, table: Table, run: str, until: object, changes: Mapping[str, object]) -> None:
+def _copy_history(
+    conn: Connection, table: Table, run: str, until: object, changes: Mapping[str, object]
+) -> None:
     """`until`: up to where; None: all of the run's rows."""
     which, values = f"{table.owner} = $1", [run]
     if until is not None:
@@ -98,7 +100,7 @@ def _read_rows(conn: Connection, table: str, where: str, *values: object) -> lis
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def change_newest(
+def change_newest_checkpoint(
     home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
@@ -135,7 +137,7 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
             if old is None or old.execute("select 1 from runs where run = $1", (run,)).fetchone() is None:
                 raise UserError(f"No run {run!r} in this store. List runs with: interlock runs --all")
             refuse_driven_run(old, run)
-            family = run_and_subtasks(old, run)
+            family = list_run_and_subtasks(old, run)
             new = stack.enter_context(closing(there.connect("FULL")))
             for one in family:
                 _copy_snapshots(old, home, to, one)
@@ -189,14 +191,14 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
             new.insert("named_files", {"name": name, "run": run}, "keep")
     for name, body in read_plans(old, home, run):
         store_plan(new, to, run, name, body)
-    for repository, commits in snapshots_by_repository(old, run).items():
+    for repository, commits in list_snapshots_by_repository(old, run).items():
         for commit in commits:
             store_snapshot(new, ShadowRepository(to / "snapshots" / repository), commit)
 
 
 def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     """From repository to repository."""
-    for name, commits in snapshots_by_repository(old, run).items():
+    for name, commits in list_snapshots_by_repository(old, run).items():
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             fetch_snapshot(old, source, commit)
@@ -220,7 +222,7 @@ def seed(home: Path, store: Store, run: str, script: Path) -> None:
             conn.stored("create table taken_updates as select *, 0 as number from node_updates where false")
             # The run's own first: of two records that follow one, its own counts.
             copy_table(old, conn, "chain", "run = $1", run)
-            for other in related_runs(old, run):
+            for other in list_related_runs(old, run):
                 copy_table(old, conn, "chain", "run = $1", other)
             row = conn.execute("select options, input from runs where run = $1", (run,)).fetchone()
             options, first = map(json.loads, row)
@@ -229,7 +231,7 @@ def seed(home: Path, store: Store, run: str, script: Path) -> None:
             begun = {"options": json.dumps(options), "status": "open", "step": 0}
             conn.update("runs", begun, {"run": run})
             seal_row(conn, run)
-            for subtask in run_and_subtasks(old, run)[1:]:
+            for subtask in list_run_and_subtasks(old, run)[1:]:
                 copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
                 copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
             conn.update("runs", {"queue": None}, {"queue": NOT_NULL})  # no worker drives a replay
@@ -253,7 +255,7 @@ _RECORDED = {
 """Tables of a replay's store → those that they are copied from, which the replay writes itself."""
 
 
-def recorded_replies(conn: Connection, run: str) -> list[Any]:
+def read_recorded_replies(conn: Connection, run: str) -> list[Any]:
     """Return agent, role, ordinal and record of each reply of a run, how it ended, and its tokens."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
@@ -263,7 +265,7 @@ def recorded_replies(conn: Connection, run: str) -> list[Any]:
     return rows.fetchall()
 
 
-def request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
+def read_request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
     """(agent, role, ordinal) → hash of the request, in the order in which they were made."""
     sql = "select agent, role, ordinal, request_hash from model_calls where run = $1 order by at"
     return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select_rows(home, sql, run)}
@@ -274,19 +276,21 @@ def parent_of(home: Path, run: str) -> str | None:
     return found[0]["parent"] if found else None
 
 
-def first_state_of(home: Path, run: str) -> dict[str, Any]:
+def read_first_input(home: Path, run: str) -> dict[str, Any]:
     """The first input of the run's graph."""
     (row,) = select_rows(home, "select input from runs where run = $1", run)
     return json.loads(row[0])
 
 
-def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+def read_answered_requests(
+    home: Path, run: str
+) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """(id, request, answer) of each request that was answered, in the order asked."""
     for row in queries.list_answered_requests(home, run):
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 
-def recorded_hooks(conn: Connection) -> list[Any]:
+def read_recorded_hooks(conn: Connection) -> list[Any]:
     """Return event, subject, key, name, source, reply and reply's file of what hooks said, in firing order."""
     rows = conn.execute(
         "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
@@ -295,12 +299,12 @@ def recorded_hooks(conn: Connection) -> list[Any]:
     return rows.fetchall()
 
 
-def recorded_servers(conn: Connection) -> dict[str, str]:
+def read_server_replies(conn: Connection) -> dict[str, str]:
     """What MCP servers were asked → what they replied, both JSON."""
     return dict(conn.execute("select asked, reply from recorded_servers").fetchall())
 
 
-def never_begun(conn: Connection, run: str) -> list[tuple[str, int, int]]:
+def list_calls_without_intent(conn: Connection, run: str) -> list[tuple[str, int, int]]:
     """(message, index, attempt) of calls that ended without an intent."""
     return conn.execute(
         "select message, idx, attempt from journal where run = $1 and state = 'done' and intent_at is null",

@@ -77,7 +77,7 @@ def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
             seal_row(conn, run.run)
 
 
-def insert_child(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
+def insert_child_run(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
     """Insert a run that another one started; if it is there already, nothing. `sealed`: as of `insert_run`."""
     with conn.transaction():
         if conn.execute("select 1 from runs where run = $1", (run.run,)).fetchone() is None:
@@ -141,27 +141,27 @@ _OVER = ("done", "cancelled")
 """Statuses of a subtask after which its parent goes on. A failed one is retried first."""
 
 
-def innermost_waiting_subtask(home: Path, run: str) -> str:
+def find_innermost_waiting_subtask(home: Path, run: str) -> str:
     """The innermost subtask a task is waiting for; the run itself if there is none."""
     while rows := select_rows(home, _BELOW, run):
         run = rows[0]["run"]
     return run
 
 
-def waiting_parent_task(home: Path, run: str) -> str | None:
+def find_waiting_parent_task(home: Path, run: str) -> str | None:
     """The task waiting for this one."""
     rows = select_rows(home, _ABOVE, run)
     return rows[0]["run"] if rows else None
 
 
-def outermost_waiting_task(home: Path, run: str) -> str:
+def find_outermost_waiting_task(home: Path, run: str) -> str:
     """The outermost task waiting for this run; the run itself if there is none."""
-    while parent := waiting_parent_task(home, run):
+    while parent := find_waiting_parent_task(home, run):
         run = parent
     return run
 
 
-def run_and_subtasks(conn: Connection, run: str) -> list[str]:
+def list_run_and_subtasks(conn: Connection, run: str) -> list[str]:
     """The run and its subtasks, recursively."""
     found = [run]
     for one in found:
@@ -181,14 +181,14 @@ with recursive reached (id, parent, run) as (
 """
 
 
-def related_runs(conn: Connection, run: str) -> list[str]:
+def list_related_runs(conn: Connection, run: str) -> list[str]:
     """The other runs that share records with this one: those it came from, removed ones too, and their offspring."""
     rows = conn.execute(f"{RELATED} select run from related", (run,), tables=("runs",)).fetchall()
     rows += conn.execute(_REACHED, (run,), tables=("chain", "model_calls")).fetchall()
     return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
 
 
-def ancestor_runs(conn: Connection, run: str) -> list[str]:
+def list_ancestor_runs(conn: Connection, run: str) -> list[str]:
     """The runs that this one came from: the task or plan that it is part of, what it was forked from, and theirs."""
     rows = conn.execute(
         f"{_ABOVE_IT}) select run from above where run <> $1", (run,), tables=("runs",)
@@ -196,7 +196,7 @@ def ancestor_runs(conn: Connection, run: str) -> list[str]:
     return [one for (one,) in rows]
 
 
-def first_task(conn: Connection, run: str) -> str:
+def find_first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = $1 and {IS_SUBTASK}"
     while row := conn.execute(higher, (run,), tables=("runs",)).fetchone():
@@ -204,7 +204,7 @@ def first_task(conn: Connection, run: str) -> str:
     return run
 
 
-def ended_subtask_status(conn: Connection, run: str) -> str | None:
+def read_ended_subtask_status(conn: Connection, run: str) -> str | None:
     """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
     row = conn.execute("select status from runs where run = $1", (run,), tables=("runs",)).fetchone()
     return "removed" if row is None else row[0] if row[0] in _OVER else None
@@ -240,7 +240,7 @@ def list_sessions(home: Path) -> dict[str, SessionState]:
     return {session: SessionState(run, place, json.loads(chosen)) for session, run, place, chosen in rows}
 
 
-PROGRESS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
+PROGRESS_OPTIONS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
 """Options that say what a run did, which workers of other hosts write, too; they choose nothing that is executed."""
 
 
@@ -255,7 +255,7 @@ class Definition(NamedTuple):
 
     @property
     def digest(self) -> str:
-        options = {name: value for name, value in self.options.items() if name not in PROGRESS}
+        options = {name: value for name, value in self.options.items() if name not in PROGRESS_OPTIONS}
         parts = json.dumps([self.workflow, self.workspace, options, self.input], sort_keys=True)
         return hashlib.sha256(parts.encode()).hexdigest()
 
@@ -337,7 +337,7 @@ def read_repository_option(conn: Connection, run: str) -> dict[str, str]:
 def set_run_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
     """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
     if read_options(conn, run).get(name) != value:
-        with conn.transaction(), nullcontext() if name in PROGRESS else keep_sealed(conn, run):
+        with conn.transaction(), nullcontext() if name in PROGRESS_OPTIONS else keep_sealed(conn, run):
             text = json.dumps({**read_options(conn, run), name: value})
             conn.update("runs", {"options": text}, {"run": run})
 
@@ -396,19 +396,19 @@ class RowsToExport(NamedTuple):
 
 def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
     """The run's trace; made if it has none, as a part of `above` (trace and span), or of its parent's trace."""
-    if found := _trace(store.home, run):
+    if found := _find_trace(store.home, run):
         return found
     rows = select_rows(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
-    if rows and rows[0][0] and (over := _trace(store.home, rows[0][0])):
+    if rows and rows[0][0] and (over := _find_trace(store.home, rows[0][0])):
         above = over.trace, over.root
     trace, parent = above or (secrets.token_hex(16), "")
     made = Trace(run, trace, parent, secrets.token_hex(8), 0.0)
     with store.writing() as conn:
         conn.insert("traces", made._asdict(), "keep")
-    return _trace(store.home, run) or made
+    return _find_trace(store.home, run) or made
 
 
-def _trace(home: Path, run: str) -> Trace | None:
+def _find_trace(home: Path, run: str) -> Trace | None:
     rows = select_rows(home, "select run, trace, parent, root, until from traces where run = $1", run)
     return Trace(*rows[0]) if rows else None
 

@@ -33,7 +33,7 @@ from langgraph.types import Interrupt
 from interlock.engine.store.approvals import list_answered_interrupts
 from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, decompress_row
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import ended_subtask_status
+from interlock.engine.store.runs import read_ended_subtask_status
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE, Condition, where_sql
 from interlock.graphs import langgraph_internals, stored_channels
@@ -54,7 +54,7 @@ from interlock.state.text import replace_surrogates
 Notice = Callable[[str, Any], None]
 
 
-def notice_nothing(_what: str, _value: Any) -> None:
+def ignore_notice(_what: str, _value: Any) -> None:
     """For stores that nobody watches."""
 
 
@@ -79,7 +79,7 @@ class Serde(JsonPlusSerializer):
 
 
 @dataclass
-class _Rows:
+class _BufferedRows:
     """Buffered rows of one thread's namespace."""
 
     checkpoints: list[tuple[RunnableConfig, Checkpoint, CheckpointMetadata, ChannelVersions]]
@@ -112,9 +112,9 @@ class Saver(BaseCheckpointSaver[int]):
         self.conn = conn
         self.steps = steps or StepLog()
         self._outcome = outcome
-        self.notice: Notice = notice_nothing
+        self.notice: Notice = ignore_notice
         """Told of each value that is stored as it is, and what it is."""
-        self._waiting: dict[tuple[str, str], _Rows] = {}
+        self._waiting: dict[tuple[str, str], _BufferedRows] = {}
         self._stored: dict[str, set[str]] = {}
         """Thread → nested namespaces with rows on disk."""
         self._statuses: dict[str, str] = {}
@@ -128,14 +128,14 @@ class Saver(BaseCheckpointSaver[int]):
     def write(self) -> None:
         for rows in self._waiting.values():
             for saved in rows.checkpoints:
-                self._put(*saved)
+                self._write_checkpoint(*saved)
             for saved in rows.writes:
-                self._put_writes(*saved)
+                self._write_task_writes(*saved)
 
     def mark_buffer_written(self) -> None:
         for thread, ns in self._waiting:
             if ns:
-                self._nested(thread).add(ns)
+                self._stored_nested_namespaces(thread).add(ns)
         self._waiting.clear()
 
     def give_up(self) -> None:
@@ -152,13 +152,18 @@ class Saver(BaseCheckpointSaver[int]):
         return (current or 0) + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread, ns = _place(config)
-        if ns and self.conn.buffers and (thread, ns) not in self._waiting and ns not in self._nested(thread):
+        thread, ns = _thread_and_namespace(config)
+        if (
+            ns
+            and self.conn.buffers
+            and (thread, ns) not in self._waiting
+            and ns not in self._stored_nested_namespaces(thread)
+        ):
             return None
         where, values = _NAMESPACE, [thread, ns]
         if (name := get_checkpoint_id(config)) is not None:
             where, values = f"{where} and checkpoint_id = $3", [*values, name]
-        return next(self._found(where, values, " limit 1"), None)
+        return next(self._find_checkpoints(where, values, " limit 1"), None)
 
     def list(
         self,
@@ -175,7 +180,7 @@ class Saver(BaseCheckpointSaver[int]):
         where = where or "true"
         if before is not None and (name := get_checkpoint_id(before)):
             where, values = f"{where} and checkpoint_id < ${len(values) + 1}", [*values, name]
-        found = self._found(where, values)
+        found = self._find_checkpoints(where, values)
         wanted = (one for one in found if (filter or {}).items() <= {**one.metadata}.items())
         yield from islice(wanted, limit)
 
@@ -185,7 +190,9 @@ class Saver(BaseCheckpointSaver[int]):
                 conn.delete(table, {"thread_id": thread_id})
         self._stored.pop(thread_id, None)
 
-    def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
+    def _find_checkpoints(
+        self, where: str, values: Sequence[object], limit: str = ""
+    ) -> Iterator[CheckpointTuple]:
         self.conn.flush()
         newest = (
             f"select {', '.join(_COLUMNS)} from checkpoints where {where} order by checkpoint_id desc{limit}"
@@ -198,14 +205,14 @@ class Saver(BaseCheckpointSaver[int]):
             )
             thread, ns, name = place
             yield CheckpointTuple(
-                _config(thread, ns, name),
+                _make_config(thread, ns, name),
                 self.serde.loads_typed((kind, saved)),
                 json.loads(metadata),
-                _config(thread, ns, parent) if parent else None,
+                _make_config(thread, ns, parent) if parent else None,
                 [(task, channel, self.serde.loads_typed((k, value))) for task, channel, k, value in writes],
             )
 
-    def _put(
+    def _write_checkpoint(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -215,13 +222,13 @@ class Saver(BaseCheckpointSaver[int]):
         about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
         parent = config["configurable"].get("checkpoint_id")  # pyright: ignore[reportTypedDictNotRequiredAccess]
         saved = (*self.serde.dumps_typed(checkpoint), about.encode("utf-8", "ignore"))
-        row = zip(_COLUMNS, (*_place(config), checkpoint["id"], parent, *saved), strict=True)
+        row = zip(_COLUMNS, (*_thread_and_namespace(config), checkpoint["id"], parent, *saved), strict=True)
         self.conn.insert("checkpoints", dict(row), "replace")
 
-    def _put_writes(
+    def _write_task_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str
     ) -> None:
-        place = (*_place(config), str(config["configurable"]["checkpoint_id"]))  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        place = (*_thread_and_namespace(config), str(config["configurable"]["checkpoint_id"]))  # pyright: ignore[reportTypedDictNotRequiredAccess]
         where = {**dict(zip(_COLUMNS, place, strict=False)), "task_id": task, "task_path": task_path}
         again = "replace" if all(channel in WRITES_IDX_MAP for channel, _ in writes) else "keep"
         for number, (channel, value) in enumerate(writes):
@@ -239,43 +246,43 @@ class Saver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save; a root checkpoint also updates its `runs` row, and drops nested rows that are over."""
-        thread, ns = _place(config)
+        thread, ns = _thread_and_namespace(config)
         values, saved = checkpoint["channel_values"], (config, checkpoint, metadata, new_versions)
         self.check_storable({key: values[key] for key in new_versions if key in values})
-        with self._together():
+        with self._buffer_until_commit():
             if ns:
                 if metadata.get("source") == "input":  # it started in the task of its own node
-                    self.steps.save_inside(self.conn, thread, checkpoint["id"], ns.rpartition(":")[2])
-                self._waiting[thread, ns] = _Rows([saved], [])  # its earlier rows are obsolete
+                    self.steps.save_inner_tasks(self.conn, thread, checkpoint["id"], ns.rpartition(":")[2])
+                self._waiting[thread, ns] = _BufferedRows([saved], [])  # its earlier rows are obsolete
             else:
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self._finish_superstep(thread)
-                self._rows(thread, "").checkpoints.append(saved)
-                self._move_run(thread, checkpoint, metadata)
-        return _config(thread, ns, checkpoint["id"])
+                self._buffered_rows(thread, "").checkpoints.append(saved)
+                self._update_run(thread, checkpoint, metadata)
+        return _make_config(thread, ns, checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
-        thread, ns = _place(config)
+        thread, ns = _thread_and_namespace(config)
         channels = {channel for channel, _ in writes}
         kept = {channel: value for channel, value in writes if channel not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
         path = stored_channels.payload_task_path(task_path, self.steps.node_of(task_id))
-        with self._together():
-            self._rows(thread, ns).writes.append((config, writes, task_id, path))
+        with self._buffer_until_commit():
+            self._buffered_rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
-                    self._note_waiting(thread, value)
+                    self._note_interrupts(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
             if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
                 "__error__",
             }:
-                self._forget(thread, task_id)
+                self._drop_task_rows(thread, task_id)
                 if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
@@ -283,12 +290,12 @@ class Saver(BaseCheckpointSaver[int]):
                 if channel == "__error__" and isinstance(error, Exception):  # not what cancelled it
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     why = exception_line(error)
-                    self.steps.save_failed(self.conn, thread, ns, checkpoint, task_id, why)
+                    self.steps.save_failed_task(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
             self.conn.flush()
 
     @contextmanager
-    def _together(self) -> Generator[None]:
+    def _buffer_until_commit(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self.conn.buffers:
             with self.conn.turn:  # a thread that commits meanwhile would forget rows that it didn't write
@@ -299,10 +306,10 @@ class Saver(BaseCheckpointSaver[int]):
             self.write()
         self.mark_buffer_written()
 
-    def _rows(self, thread: str, ns: str) -> _Rows:
-        return self._waiting.setdefault((thread, ns), _Rows([], []))
+    def _buffered_rows(self, thread: str, ns: str) -> _BufferedRows:
+        return self._waiting.setdefault((thread, ns), _BufferedRows([], []))
 
-    def _nested(self, thread: str) -> set[str]:
+    def _stored_nested_namespaces(self, thread: str) -> set[str]:
         if thread not in self._stored:
             found = self.conn.stored(
                 "select checkpoint_ns from checkpoints where thread_id = $1 and checkpoint_ns > '' "
@@ -312,40 +319,40 @@ class Saver(BaseCheckpointSaver[int]):
             self._stored[thread] = {ns for (ns,) in found}
         return self._stored[thread]
 
-    def _forget(self, thread: str, task: str) -> None:
+    def _drop_task_rows(self, thread: str, task: str) -> None:
         """Drop the rows of graphs inside a finished task: stale ones would show answered questions."""
         over = [key for key in self._waiting if key[0] == thread and f":{task}" in key[1]]
         for key in over:
             del self._waiting[key]
-        for ns in [ns for ns in self._nested(thread) if f":{task}" in ns]:
-            self._delete(thread, ns)
+        for ns in [ns for ns in self._stored_nested_namespaces(thread) if f":{task}" in ns]:
+            self._delete_namespace(thread, ns)
 
-    def _delete(self, thread: str, ns: str) -> None:
+    def _delete_namespace(self, thread: str, ns: str) -> None:
         for table in _TABLES:
             self.conn.delete(table, {"thread_id": thread, "checkpoint_ns": ns})
-        self._nested(thread).discard(ns)
+        self._stored_nested_namespaces(thread).discard(ns)
 
     def _finish_superstep(self, thread: str) -> None:
         """Finish the root's superstep: no nested graph stays open, and the new checkpoint has its tasks' writes."""
-        over = [ns for owner, ns in self._waiting if owner == thread and ns and self._is_over(ns)]
+        over = [ns for owner, ns in self._waiting if owner == thread and ns and self._ends_with_superstep(ns)]
         for ns in over:
             del self._waiting[thread, ns]
-        self._rows(thread, "").writes.clear()
-        for ns in [ns for ns in self._nested(thread) if self._is_over(ns)]:
-            self._delete(thread, ns)
+        self._buffered_rows(thread, "").writes.clear()
+        for ns in [ns for ns in self._stored_nested_namespaces(thread) if self._ends_with_superstep(ns)]:
+            self._delete_namespace(thread, ns)
 
-    def _move_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
-        status, outcome = self._status(checkpoint["channel_values"], self._before(thread))
+    def _update_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
+        status, outcome = self._compute_status(checkpoint["channel_values"], self._status_before(thread))
         self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
         self.steps.at_root(self.steps.root_step)
         row = {"step": metadata.get("step", 0), "updated": unix_time(), "status": status, "outcome": outcome}
         self.conn.update("runs", row, {"run": thread})
 
-    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
-        return status_of(values, self._outcome, before)
+    def _compute_status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
+        return compute_run_status(values, self._outcome, before)
 
-    def _before(self, thread: str) -> str:
+    def _status_before(self, thread: str) -> str:
         """The run's status so far."""
         if thread not in self._statuses:
             query = "select status from runs where run = $1"
@@ -353,18 +360,18 @@ class Saver(BaseCheckpointSaver[int]):
             self._statuses[thread] = row[0] if row else "open"
         return self._statuses[thread]
 
-    def _is_over(self, namespace: str) -> bool:  # noqa: ARG002 - for graphs that keep some
+    def _ends_with_superstep(self, namespace: str) -> bool:  # noqa: ARG002 - for graphs that keep some
         """Whether a nested graph's rows end with the superstep that it ran in."""
         return True
 
-    def _note_waiting(self, thread: str, interrupts: Any) -> None:
+    def _note_interrupts(self, thread: str, interrupts: Any) -> None:
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
                 where = {"run": thread, "key": key, "interrupt": Condition("is distinct from", item.id)}
                 self.conn.update("approvals", {"interrupt": item.id}, where)
 
-    def stores(self, effects: Effects) -> None:
+    def set_effect_storage(self, effects: Effects) -> None:
         """Store results of effects as the state is stored."""
         if self._keeps_classes:
             effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
@@ -375,11 +382,11 @@ class Saver(BaseCheckpointSaver[int]):
     def end_run(self, run: str) -> None:
         """Note that a run is done, where its checkpoints don't say so."""
 
-    def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
         return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
 
-    def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
+    def find_waiting_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
         return set()
 
@@ -392,7 +399,8 @@ class Saver(BaseCheckpointSaver[int]):
         return {
             name: True
             for name, value in waiting.items()
-            if name in answered or ((child := child_in(value)) and ended_subtask_status(self.conn, child))
+            if name in answered
+            or ((child := awaited_subtask(value)) and read_ended_subtask_status(self.conn, child))
         }
 
     def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
@@ -450,17 +458,17 @@ def typed(row: tuple[str, bytes]) -> Any:
     return decode_checkpoint(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
 
 
-def _config(thread: str, ns: str, name: str) -> RunnableConfig:
+def _make_config(thread: str, ns: str, name: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": name}}
 
 
-def _place(config: RunnableConfig) -> tuple[str, str]:
+def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:
     """Thread and namespace."""
     where = config["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
     return str(where["thread_id"]), str(where.get("checkpoint_ns", ""))
 
 
-def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[str, str]:
+def compute_run_status(values: dict[str, Any], key: str, before: str = "open") -> tuple[str, str]:
     """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended.
 
     `docs/internals.md#when-a-run-is-over`.
@@ -488,7 +496,7 @@ def raise_id_clock(conn: Connection, thread: str) -> None:
         langgraph_internals.raise_id_clock(newest)
 
 
-def child_in(interrupted: object) -> str:
+def awaited_subtask(interrupted: object) -> str:
     """Return the run that an interrupt waits for; empty: it waits for a person."""
     if isinstance(interrupted, str) and interrupted.startswith(CHILD):
         return interrupted.removeprefix(CHILD)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
 from interlock.engine.store.blobs import (
     fetch_snapshot,
-    first_stored_commit,
+    find_first_stored_commit,
     store_blob,
     store_snapshot_pack,
 )
@@ -19,10 +19,10 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     IGNORED,
     Ignored,
-    ancestor_runs,
     ignored_in,
+    list_ancestor_runs,
+    list_related_runs,
     read_options,
-    related_runs,
     set_run_option,
 )
 from interlock.engine.store.steps import StepLog
@@ -46,7 +46,7 @@ _MOST_UNSAVED = 100
 _WHY = "Tests that git ignores can't be compared"
 
 
-class Since(NamedTuple):
+class ChangesSinceStart(NamedTuple):
     """A workspace when the run began, and now."""
 
     repository: "ShadowRepository"
@@ -86,36 +86,38 @@ class SqlSnapshots:
     """Held while the first of parallel calls keeps what all of them may change."""
 
     async def before(self, key: CallKey) -> None:
-        place = self._place(key)
+        place = self._row_key(key)
         if place in self._calls:  # repeated after a kill: the first snapshot counts
             return
         round_, commit = self._newest
         if round_ != key.message:
-            commit = await self._taken()
+            commit = await self._take_snapshot()
         if self._why:
             self._note_unsaved(key)
         if commit and self._made:
             if self.keep_ignored is not None:
-                await self._keep_ignored(self._made.repository, commit)
+                await self._keep_ignored_tests(self._made.repository, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
             row = {**where, **order, "repository": self._made.repository.name, "before": commit}
             self.conn.insert("snapshots", row)
             self._calls[place] = False
 
-    async def _keep_ignored(self, repository: "ShadowRepository", commit: str) -> None:
+    async def _keep_ignored_tests(self, repository: "ShadowRepository", commit: str) -> None:
         """Before the first change, keep tests that the snapshot doesn't hold."""
         async with self._beginning:
             keep = self.keep_ignored
             if keep is None:
                 return
-            if not self._first(repository) and not ignored_in(read_options(self.conn, self.run)):
+            if not self._find_first_snapshot(repository) and not ignored_in(
+                read_options(self.conn, self.run)
+            ):
                 try:
                     kept = await await_despite_cancel(
                         asyncio.to_thread(keep, repository, f"refs/ignored/{self.run}", commit)
                     )
                     if self.conn.blobs:
-                        await self._keep(repository, kept)
+                        await self._store_snapshot(repository, kept)
                     found = Ignored(repository.name, kept)
                 except (RunError, OSError) as error:
                     found = Ignored(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
@@ -123,35 +125,35 @@ class SqlSnapshots:
                 set_run_option(self.conn, self.run, IGNORED, found._asdict())
             self.keep_ignored = None
 
-    def _first(self, repository: "ShadowRepository") -> tuple[str, str, str] | None:
+    def _find_first_snapshot(self, repository: "ShadowRepository") -> tuple[str, str, str] | None:
         """Return run, repository and commit of the first snapshot of the files that the run began with.
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
         query = f"select run, repository, before from snapshots where run in {keys_in_parameter_sql()} order by at, seq"
-        rows = self.conn.execute(query, (self._related(),), tables=("snapshots",)).fetchall()
-        own = {self.run, *ancestor_runs(self.conn, self.run)}
+        rows = self.conn.execute(query, (self._related_runs_parameter(),), tables=("snapshots",)).fetchall()
+        own = {self.run, *list_ancestor_runs(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
 
-    def _related(self) -> str:
+    def _related_runs_parameter(self) -> str:
         """List this run and those that share records with it."""
-        return encode_keys_parameter([self.run, *related_runs(self.conn, self.run)])
+        return encode_keys_parameter([self.run, *list_related_runs(self.conn, self.run)])
 
     def _note_unsaved(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
-        kept = unsaved_in(read_options(self.conn, self.run)) or Unsaved(self._why, [], 0)
+        kept = unsaved_calls_of_options(read_options(self.conn, self.run)) or UnsavedCalls(self._why, [], 0)
         name = f"{key.message}.{key.index}.{key.attempt}"
         if name in kept.calls:
             return
         if len(kept.calls) < _MOST_UNSAVED:
-            kept = Unsaved(self._why, [*kept.calls, name], 0)
+            kept = UnsavedCalls(self._why, [*kept.calls, name], 0)
         else:
             kept = kept._replace(more=kept.more + 1)
         set_run_option(self.conn, self.run, UNSAVED, kept._asdict())
 
     async def after(self, key: CallKey, changed: str = "") -> None:
-        place = self._place(key)
-        if self._calls.get(place) is False and (commit := await self._taken(changed)):
+        place = self._row_key(key)
+        if self._calls.get(place) is False and (commit := await self._take_snapshot(changed)):
             self._calls[place], self._newest = True, (key.message, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             self.conn.update("snapshots", {"after": commit}, where)
@@ -174,12 +176,12 @@ class SqlSnapshots:
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
-    async def since_start(self) -> Since | None:
+    async def compare_with_start(self) -> ChangesSinceStart | None:
         """Return the workspace when the run began, or a run that it belongs to, and now.
 
         None: nothing has been changed since. Raises `RunError` if that can't be told.
         """
-        related = (self._related(),)
+        related = (self._related_runs_parameter(),)
         unseen = (
             f"select count(*) from journal j where run in {keys_in_parameter_sql()} "
             "and planned is not null and state = 'done' and not exists "
@@ -195,21 +197,21 @@ class SqlSnapshots:
         )
         if not begun.fetchone() and self.make is not None:
             return None
-        commit = await self._taken()
-        first = self._first(self._made.repository) if commit and self._made else None
+        commit = await self._take_snapshot()
+        first = self._find_first_snapshot(self._made.repository) if commit and self._made else None
         if first is None or self._made is None:
             raise RunError("There is no snapshot of the files that it began with.")
         repository, (run, name, before) = self._made.repository, first
-        if not self._bring(repository, name, before):
+        if not self._fetch_commit(repository, name, before):
             raise RunError("The snapshot of the files that it began with is gone.")
         ignored = ignored_in(read_options(self.conn, run))
         if ignored is None or not ignored.commit:
             raise RunError(ignored.why if ignored else f"{_WHY}: none were kept when the run began.")
-        if not self._bring(repository, ignored.repository, ignored.commit):
+        if not self._fetch_commit(repository, ignored.repository, ignored.commit):
             raise RunError(f"{_WHY}: those that it began with are gone.")
-        return Since(repository, before, commit, ignored.commit)
+        return ChangesSinceStart(repository, before, commit, ignored.commit)
 
-    def _bring(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
+    def _fetch_commit(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
             fetch_snapshot(self.conn, repository, commit)
@@ -217,16 +219,16 @@ class SqlSnapshots:
             repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
         return not repository.find_missing([commit])
 
-    async def _taken(self, changed: str = "") -> str:
+    async def _take_snapshot(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
         if self.make is None:
             return ""
         try:
             self._made = made = self._made or self.make()
-            commit = await await_despite_cancel(self._announced(made, changed))
+            commit = await await_despite_cancel(self._take_with_progress(made, changed))
             if self.conn.blobs:
-                await self._keep(made.repository, commit)
-                await self._keep_commits()
+                await self._store_snapshot(made.repository, commit)
+                await self._store_clone_commits()
             return commit
         except (RunError, OSError) as error:
             if self.needed:
@@ -238,7 +240,7 @@ class SqlSnapshots:
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
             return ""
 
-    async def _announced(self, made: "WorkspaceSnapshots", changed: str) -> str:
+    async def _take_with_progress(self, made: "WorkspaceSnapshots", changed: str) -> str:
         told = False
 
         def tell() -> None:
@@ -253,16 +255,16 @@ class SqlSnapshots:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
         return commit
 
-    async def _keep(self, repository: "ShadowRepository", commit: str) -> None:
+    async def _store_snapshot(self, repository: "ShadowRepository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
-        if first_stored_commit(self.conn, [commit]):
+        if find_first_stored_commit(self.conn, [commit]):
             return
         earlier = await await_despite_cancel(asyncio.to_thread(repository.ancestors, commit))
-        base = first_stored_commit(self.conn, earlier)
+        base = find_first_stored_commit(self.conn, earlier)
         pack = await await_despite_cancel(asyncio.to_thread(repository.pack_snapshot, commit, base))
         store_snapshot_pack(self.conn, repository, commit, base, pack)
 
-    async def _keep_commits(self) -> None:
+    async def _store_clone_commits(self) -> None:
         if self.commits is None:
             return
         try:
@@ -275,7 +277,7 @@ class SqlSnapshots:
             clone, body = changed
             store_blob(self.conn, f"commits/{clone}", body, owner=clone)
 
-    def _place(self, key: CallKey) -> tuple[str, str, int, int]:
+    def _row_key(self, key: CallKey) -> tuple[str, str, int, int]:
         return (self.run, key.message, key.index, key.attempt)
 
 
@@ -309,7 +311,7 @@ def snapshots(home: Path, run: str) -> list[Snapshot]:
     return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
 
 
-class Unsaved(NamedTuple):
+class UnsavedCalls(NamedTuple):
     """Calls that may have changed files while no snapshots were taken."""
 
     why: str
@@ -319,19 +321,19 @@ class Unsaved(NamedTuple):
     """Further ones."""
 
 
-def unsaved(home: Path, run: str) -> Unsaved | None:
+def read_unsaved_calls(home: Path, run: str) -> UnsavedCalls | None:
     """The run's calls whose changes can't be taken back; None: there are none."""
     with open_reader(home) as conn:
-        return unsaved_in(read_options(conn, run)) if conn else None
+        return unsaved_calls_of_options(read_options(conn, run)) if conn else None
 
 
-def unsaved_in(options: Mapping[str, Any]) -> Unsaved | None:
+def unsaved_calls_of_options(options: Mapping[str, Any]) -> UnsavedCalls | None:
     """As `unsaved`, of a run's options."""
     found: Mapping[str, Any] | None = options.get(UNSAVED)
-    return Unsaved(found["why"], found["calls"], found["more"]) if found else None
+    return UnsavedCalls(found["why"], found["calls"], found["more"]) if found else None
 
 
-def planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
+def list_planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
     """Key and path of each call that planned to write a file."""
     sql = "select message, idx, attempt, planned from journal where run = $1 and planned is not null"
     return [

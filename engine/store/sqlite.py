@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
-from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, JsonForm, Rows, Values
+from interlock.engine.store.connection import Adapter, Column, Connection, FetchedRows, JsonForm, Rows, Values
 from interlock.engine.store.tables import Write
 from interlock.services.files import disk
 from interlock.services.files.disk import make_private_file
@@ -34,7 +34,7 @@ class SqliteConnection(Connection):
         super().__init__(buffers=buffers)
         self._conn, self._path, self._knows_audit = conn, path, False
         self._audit: Audit | None = None
-        self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
+        self._files = {name: _file_identity(name) for name in (str(path), f"{path}-wal")}
 
     @property
     def in_transaction(self) -> bool:
@@ -46,32 +46,32 @@ class SqliteConnection(Connection):
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         if not self.buffers:
-            return self._conn.execute(sql, _named(values))
+            return self._conn.execute(sql, _number_parameters(values))
         with (
             self.turn
         ):  # a row that is fetched while another thread closes the connection would end the process
-            found = self._conn.execute(sql, _named(values))
-            return Fetched(found.rowcount, found.fetchall())
+            found = self._conn.execute(sql, _number_parameters(values))
+            return FetchedRows(found.rowcount, found.fetchall())
 
-    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
-        self._conn.executemany(sql, map(_named, rows))
+    def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
+        self._conn.executemany(sql, map(_number_parameters, rows))
 
-    def write_waiting(self, waiting: Iterable[Write]) -> None:
+    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
         for sql, alike in groupby(waiting, attrgetter("sql")):
             writes = [*alike]
             if is_audited(writes[0]):
-                super().write_waiting(writes)
+                super().write_buffered_rows(writes)
             else:
-                self.stored_many(sql, [write.values for write in writes])
+                self.execute_many(sql, [write.values for write in writes])
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         if not self._knows_audit:  # looked for once: the store of a replay has none
-            self._knows_audit, self._audit = True, self._found_audit()
-        with self._synchronous() if synced else nullcontext():
+            self._knows_audit, self._audit = True, self._open_audit()
+        with self._full_sync() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
-                self._still_there()
+                self._check_files_in_place()
                 yield
                 if self._audit:
                     self._audit.append()
@@ -79,7 +79,7 @@ class SqliteConnection(Connection):
                 self.commit()
             except BaseException:
                 if self._audit:
-                    self._audit.taken_back()
+                    self._audit.roll_back()
                 if self._conn.in_transaction:
                     self._conn.execute("rollback")
                 raise
@@ -93,7 +93,7 @@ class SqliteConnection(Connection):
         found = self._conn.execute(f"pragma table_info({table})").fetchall()
         return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
 
-    def _found_audit(self) -> Audit | None:
+    def _open_audit(self) -> Audit | None:
         """None: the store has no chain yet."""
         there = self.stored("select 1 from sqlite_master where name = 'audit'").fetchone()
         return Audit(self, self._path) if there else None
@@ -109,16 +109,16 @@ class SqliteConnection(Connection):
                 self._audit.committed(synced=True)
             self._conn.close()
 
-    def _still_there(self) -> None:
+    def _check_files_in_place(self) -> None:
         for path, opened in self._files.items():
-            if opened is not None and _identity(path) != opened:
+            if opened is not None and _file_identity(path) != opened:
                 raise StoreError(
                     f"The store {str(self._path)!r} was deleted or replaced while this process used it, so nothing "
                     "more is written. Put it back and go on with: interlock resume latest; or start anew."
                 )
 
     @contextmanager
-    def _synchronous(self) -> Generator[None]:
+    def _full_sync(self) -> Generator[None]:
         (before,) = self._conn.execute("pragma synchronous").fetchone()
         self._conn.execute("pragma synchronous = full")
         try:
@@ -127,7 +127,7 @@ class SqliteConnection(Connection):
             self._conn.execute(f"pragma synchronous = {before}")
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _file_identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - each transaction pays for it, and Path.stat costs twice as much
     except OSError:
@@ -135,14 +135,14 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _named(values: Values) -> dict[str, object]:
+def _number_parameters(values: Values) -> dict[str, object]:
     """Parameters as SQLite takes `$1`, `$2`: by name."""
     return {str(number): value for number, value in enumerate(values, 1)}
 
 
 SCHEMA_VERSION = 17
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
-ADDED = (
+ADDED_COLUMNS = (
     (6, "approvals", "number", "integer", "rowid"),
     (7, "approvals", "seq", "integer", "rowid"),
     (7, "runs", "subtask_of", "text", "json_extract(options, '$.subtask_of')"),
@@ -153,7 +153,7 @@ ADDED = (
     (15, "lease", "stop", "text", "null"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
-CONVERTED = (
+CONVERTED_TABLES = (
     (
         "steps",
         "insert into step_kinds select -row_number() over (), '', '', workflow, node, keys, route from "
@@ -181,7 +181,7 @@ _INDEXES = (
     "sessions_run on sessions (run)",
 )
 """What a file is searched by beside its keys. Each costs every commit that changes its columns."""
-DROPPED = ("drop index if exists model_calls_task",)
+DROP_STATEMENTS = ("drop index if exists model_calls_task",)
 _PAGE = 1024
 """Bytes; small, because a commit writes whole pages of many small tables."""
 _WAL_WRITE_LOCK = "120"
@@ -198,7 +198,7 @@ class Sqlite(Adapter):
         buffers: bool = False,
         patience_s: float = disk.BUSY_TIMEOUT_S,
     ) -> SqliteConnection:
-        with self.explained():
+        with self.explain_errors():
             with suppress(OSError):  # SQLite says why
                 make_private_file(self.path)
             conn = sqlite3.connect(
@@ -233,16 +233,16 @@ class Sqlite(Adapter):
     def migrate(self, conn: SqliteConnection) -> None:
         schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
         with conn.transaction():
-            for _, table, name, kind, held in ADDED:
+            for _, table, name, kind, held in ADDED_COLUMNS:
                 columns = {column.name for column in conn.columns(table)}
                 if columns and name not in columns:
                     conn.stored(f"alter table {table} add column {name} {kind}")
                     conn.stored(f"update {table} set {name} = {held}")
-            earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
+            earlier = [part for part in CONVERTED_TABLES if _is_table(conn, part[0])]
             for name, *_ in earlier:
                 conn.stored(f"alter table {name} rename to {name}_before")
             made = (f"create index if not exists {index}" for index in _INDEXES)
-            for statement in (*schema.split(";\n"), *DROPPED, *made):
+            for statement in (*schema.split(";\n"), *DROP_STATEMENTS, *made):
                 conn.stored(statement)
             for name, *statements in earlier:
                 for statement in (*statements, f"drop table {name}_before"):
@@ -251,7 +251,7 @@ class Sqlite(Adapter):
             conn.stored(f"pragma user_version={SCHEMA_VERSION}")
 
     @contextmanager
-    def explained(self) -> Generator[None]:
+    def explain_errors(self) -> Generator[None]:
         with disk.convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
                 yield
@@ -269,7 +269,7 @@ class Sqlite(Adapter):
     def changes(self) -> "_Changes":
         return _Changes(self.path)
 
-    def writer(self) -> int | None:
+    def find_writing_process(self) -> int | None:
         """Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks."""
         try:
             inode = str(Path(f"{self.path}-shm").stat().st_ino)
@@ -288,7 +288,7 @@ class Sqlite(Adapter):
         found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
         return [text for (text,) in found if text != "ok"]
 
-    def free_bytes(self, conn: Connection) -> int:
+    def count_free_bytes(self, conn: Connection) -> int:
         (free,), (size,) = (
             conn.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size")
         )
@@ -329,7 +329,7 @@ class _Changes:
             self._conn = None
 
 
-def another_programs(path: Path) -> closing[sqlite3.Connection]:
+def open_foreign_file(path: Path) -> closing[sqlite3.Connection]:
     """A file that isn't ours, to be read only."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
     return closing(sqlite3.connect(uri, uri=True, check_same_thread=False))

@@ -83,7 +83,7 @@ class StepLog:
         self._one = threading.Lock()
         self._redact = redact
         self._conn, self._run = conn, run
-        self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
+        self._seq, self.root_step = (-1, 0) if conn is None else _read_last_numbers(conn, run)
         self.at_root: Callable[[int], None] = lambda _: None
         """Called with the number of each root step that is saved."""
 
@@ -116,7 +116,7 @@ class StepLog:
         if note is None:
             return
         note.ms, note.keys = ms, tuple(keys)
-        self._take_in(task, note)
+        self._move_inner_notes(task, note)
 
     def failed(self, task: str) -> None:
         if self._conn is not None:
@@ -135,7 +135,7 @@ class StepLog:
             numbers[name] += 1
             return numbers[name] - 1
 
-    def _take_in(self, task: str, note: _StepNote) -> None:
+    def _move_inner_notes(self, task: str, note: _StepNote) -> None:
         within = inner_task_id(task)
         if last := self._notes.pop(within, None):
             note.inside = [*self._before.pop(within, ()), last]
@@ -143,15 +143,15 @@ class StepLog:
 
     def handed_on(self, task: str) -> list[dict[str, Any]]:
         note = self._notes[task]
-        self._take_in(task, note)
+        self._move_inner_notes(task, note)
         del self._notes[task]
         if before := self._before.get(task):
             self._notes[task] = before.pop()
-        return [_packed(done, len(note.namespace)) for done in note.inside]
+        return [_note_to_json(done, len(note.namespace)) for done in note.inside]
 
     def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
         within = inner_task_id(task)
-        *before, self._notes[within] = (_unpacked(note, namespace) for note in done)
+        *before, self._notes[within] = (_note_from_json(note, namespace) for note in done)
         self._before[within] = before
 
     def routed(self, task: str, label: str) -> None:
@@ -177,7 +177,7 @@ class StepLog:
         rows: list[tuple[float, float]] = self._conn.execute(
             "select started, started + ms / 1000 from steps where run = $1 and workflow <> '' "
             "and ($2 = '' or namespace = $2 or namespace like $2 || '|%') order by started",
-            (self._run, _short(namespace)),
+            (self._run, _shorten_ids(namespace)),
             tables=_TABLES,
         ).fetchall()
         for begin, end in rows:
@@ -189,17 +189,17 @@ class StepLog:
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
-        rows = [*self._inside(conn, run, checkpoint, task)]
+        rows = [*self._inner_rows(conn, run, checkpoint, task)]
         self._insert_task_decisions(conn, run, task)
         now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000
         notes = [*self._before.pop(task, ()), note]
-        rows += self._rows(run, namespace, checkpoint[-12:], task, notes)
+        rows += self._buffered_rows(run, namespace, checkpoint[-12:], task, notes)
         write_steps(conn, rows, self._kinds)
 
-    def save_failed(
+    def save_failed_task(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, why: str
     ) -> None:
         """Save the row of a task that raised; nodes that ran before it in its superstep run again with it."""
@@ -208,35 +208,37 @@ class StepLog:
         self._before.pop(task, None)
         note.ms = (unix_time() - note.started) * 1000 if note.ms is None else note.ms
         note.route, note.reason, note.inside = RAISED, self._redact(why), []
-        write_steps(conn, [*self._rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds)
+        write_steps(conn, [*self._buffered_rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds)
 
-    def save_inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
+    def save_inner_tasks(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
-        write_steps(conn, [*self._inside(conn, run, checkpoint, task)], self._kinds)
+        write_steps(conn, [*self._inner_rows(conn, run, checkpoint, task)], self._kinds)
 
-    def _inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
+    def _inner_rows(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
         task, superstep = inner_task_id(task), inner_task_id(checkpoint[-12:])
         if inner_task_id(task) in self._notes:
-            yield from self._inside(conn, run, superstep, task)
+            yield from self._inner_rows(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._insert_task_decisions(conn, run, task)
             # The graph's next node may run in this same checkpoint, and comes after these.
-            yield from self._rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
+            yield from self._buffered_rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
 
-    def _rows(
+    def _buffered_rows(
         self, run: str, namespace: str, superstep: str, task: str, notes: Sequence[_StepNote]
     ) -> Iterator[StepRow]:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for number, ran in enumerate(notes):
             if ran.inside:
-                yield from self._rows(run, "", inner_task_id(superstep), inner_task_id(task), ran.inside)
+                yield from self._buffered_rows(
+                    run, "", inner_task_id(superstep), inner_task_id(task), ran.inside
+                )
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
             mark = f".{number}" if number else ""
             self._seq += 1
-            within = _short(namespace or ran.namespace.rpartition("|")[0])
+            within = _shorten_ids(namespace or ran.namespace.rpartition("|")[0])
             times, what = (ran.started, ran.ms or 0.0), (",".join(ran.keys), ran.route, ran.reason)
             where = (self.root_step, superstep + mark)
-            place = (run, self._seq, within, _short(task) + mark, ran.workflow, ran.node)
+            place = (run, self._seq, within, _shorten_ids(task) + mark, ran.workflow, ran.node)
             yield StepRow(*place, *times, *what, *where)
 
     def _insert_task_decisions(self, conn: Connection, run: str, task: str) -> None:
@@ -262,11 +264,11 @@ class _Where(NamedTuple):
 
 def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> None:
     """With the connection's next commit. `kinds`: those that it has written."""
-    placed = ((place, step, _where(step)) for place, step in enumerate(steps))
-    for (_, root_step, task, superstep), group in groupby(placed, _together):
+    placed = ((place, step, _split_mark(step)) for place, step in enumerate(steps))
+    for (_, root_step, task, superstep), group in groupby(placed, _row_group):
         alike = [(step, where.mark) for _, step, where in group]
         (first, _), began = alike[0], min(step.started for step, _ in alike)
-        nodes = [_node(conn, step, task, mark, began, kinds) for step, mark in alike]
+        nodes = [_encode_node(conn, step, task, mark, began, kinds) for step, mark in alike]
         row = {
             "run": first.run,
             "seq": first.seq,
@@ -278,18 +280,18 @@ def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> 
         conn.insert("step_rows", row)
 
 
-def _together(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
+def _row_group(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
     """The same for steps that share a row: they have numbers in sequence."""
     place, step, where = placed
     return step.seq - place, step.root_step, where.task, where.superstep
 
 
-def _node(
+def _encode_node(
     conn: Connection, step: StepRow, task: str, mark: str, began: float, kinds: set[int]
 ) -> Sequence[object]:
-    namespace, own = _pattern(step.namespace, task)
+    namespace, own = _namespace_pattern(step.namespace, task)
     shared = (namespace, mark, step.workflow, step.node, step.keys, step.route or "")
-    kind = _kind(shared)
+    kind = _kind_digest(shared)
     if kind not in kinds:
         conn.insert("step_kinds", {"kind": kind, **dict(zip(_SHARED, shared, strict=True))}, "keep")
         kinds.add(kind)
@@ -297,7 +299,7 @@ def _node(
     return node if step.reason else node[: 3 + (own is not None)]
 
 
-def _where(step: StepRow) -> _Where:
+def _split_mark(step: StepRow) -> _Where:
     task, dot, mark = step.task.partition(".")
     if not step.superstep.endswith(dot + mark):  # as LangGraph names tasks, both end alike
         return _Where(step.task, step.superstep, "")
@@ -305,35 +307,35 @@ def _where(step: StepRow) -> _Where:
 
 
 @lru_cache(maxsize=64)
-def _pattern(namespace: str, task: str) -> tuple[str, str | None]:
+def _namespace_pattern(namespace: str, task: str) -> tuple[str, str | None]:
     """What the namespace has in common with those of other tasks; else, its own."""
     pattern = namespace.replace(task, "@") if task else namespace
     return ("", namespace) if "@" in namespace or _SHORT_ID.search(pattern) else (pattern, None)
 
 
 @lru_cache(maxsize=256)
-def _kind(shared: tuple[str, ...]) -> int:
+def _kind_digest(shared: tuple[str, ...]) -> int:
     """The same in every store."""
     return int.from_bytes(hashlib.sha256("\0".join(shared).encode(errors="replace")).digest()[:5])
 
 
-def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
+def _note_to_json(note: _StepNote, prefix: int) -> dict[str, Any]:
     """`prefix`: length of the graph's namespace, which is removed."""
-    within = [_packed(done, prefix) for done in note.inside]
+    within = [_note_to_json(done, prefix) for done in note.inside]
     return {**vars(note), "namespace": note.namespace[prefix:], "keys": [*note.keys], "inside": within}
 
 
-def _unpacked(note: Mapping[str, Any], prefix: str) -> _StepNote:
-    within: Any = [_unpacked(done, prefix) for done in note["inside"]]
+def _note_from_json(note: Mapping[str, Any], prefix: str) -> _StepNote:
+    within: Any = [_note_from_json(done, prefix) for done in note["inside"]]
     return _StepNote(**{**note, "namespace": prefix + note["namespace"], "inside": within})
 
 
 @lru_cache(maxsize=64)  # a superstep's rows repeat the same few names
-def _short(name: str) -> str:
+def _shorten_ids(name: str) -> str:
     return _ID.sub(r"\1", name)
 
 
-def _last(conn: Connection, run: str) -> tuple[int, int]:
+def _read_last_numbers(conn: Connection, run: str) -> tuple[int, int]:
     """A run's last row number and root step."""
     query = f"select max(seq) from steps where run = $1 and first = {_LAST}"
     (seq,) = conn.execute(query, (run,), tables=_TABLES).fetchone()

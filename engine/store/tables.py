@@ -48,7 +48,7 @@ TABLES = (
         f"{_REMEMBERED} and checkpoint_id <= $2",
         "id",
         owner="thread_id",
-        holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:mapping"},
+        holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:parse_mapping"},
         waits=True,
     ),
     Table(
@@ -77,7 +77,7 @@ TABLES = (
         f"(select message, idx from journal where run = $1 and {_DONE}))",
         "made",
         holds={
-            "args": f"{_PARSED}:mapping",
+            "args": f"{_PARSED}:parse_mapping",
             "planned": f"{_STATE}.calls:Planned",
             "result": _RESULT,
             "result_file": _RESULT,
@@ -119,7 +119,7 @@ TABLES = (
         ("run", "asked"),
         "at <= $2",
         "made",
-        holds={"asked": f"{_PARSED}:sequence", "reply": f"{_PARSED}:mapping"},
+        holds={"asked": f"{_PARSED}:check_list", "reply": f"{_PARSED}:parse_mapping"},
         waits=True,
     ),
     Table(
@@ -140,13 +140,13 @@ TABLES = (
         ("run", "seq"),
         "root_step < $2",
         "step",
-        holds={"nodes": f"{_PARSED}:sequence"},
+        holds={"nodes": f"{_PARSED}:check_list"},
         waits=True,
     ),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < $2", "step", waits=True),
     Table("undone", ("run", "seq"), "record is not null and at <= $2", "made", waits=True),
-    Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:mapping"}),
-    Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
+    Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:parse_mapping"}),
+    Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:parse_mapping"}),
     Table("traces", ("run",)),
     Table("lease", ("run",)),
     Table(
@@ -154,9 +154,9 @@ TABLES = (
         ("run",),
         "true",
         holds={
-            "options": f"{_PARSED}:mapping",
-            "input": f"{_PARSED}:mapping",
-            "error": f"{_PARSED}:error_of",
+            "options": f"{_PARSED}:parse_mapping",
+            "input": f"{_PARSED}:parse_mapping",
+            "error": f"{_PARSED}:format_error",
         },
         waits=True,
     ),
@@ -184,7 +184,7 @@ OTHER_TABLES = (
 TABLE = {table.name: table for table in (*TABLES, *OTHER_TABLES)}
 Row = Mapping[str, object]
 """Column → value. In a condition: None stands for null, and other comparisons than equality are a `Condition`."""
-Again = Literal["refuse", "replace", "keep"]
+OnConflict = Literal["refuse", "replace", "keep"]
 """What becomes of a row with the same key: it is an error, it gets the new row's columns, or it stays as it is."""
 
 
@@ -215,7 +215,7 @@ class Write(NamedTuple):
     """What is inserted, or set."""
     where: Row = MappingProxyType({})
     """Which rows: those that are changed, deleted, or may be there already."""
-    again: Again = "refuse"
+    again: OnConflict = "refuse"
 
     @property
     def identity(self) -> object:
@@ -229,7 +229,7 @@ class Write(NamedTuple):
         return self.sql, key
 
 
-def insertion(table: str, row: Row, again: Again = "refuse") -> Write:
+def build_insert(table: str, row: Row, again: OnConflict = "refuse") -> Write:
     """Insert a row."""
     parameters = ", ".join(f"${number}" for number in range(1, len(row) + 1))
     sql, where = f"insert into {table} ({', '.join(row)}) values ({parameters})", {}
@@ -241,7 +241,7 @@ def insertion(table: str, row: Row, again: Again = "refuse") -> Write:
     return Write((table,), sql, tuple(row.values()), "insert", row, where, again)
 
 
-def updating(table: str, row: Row, where: Row) -> Write:
+def build_update(table: str, row: Row, where: Row) -> Write:
     """Change the rows that meet every condition."""
     changes = ", ".join(
         f"{name} = {name} + ${number}" if isinstance(value, Plus) else f"{name} = ${number}"
@@ -254,7 +254,7 @@ def updating(table: str, row: Row, where: Row) -> Write:
     )
 
 
-def deletion(table: str, where: Row) -> Write:
+def build_delete(table: str, where: Row) -> Write:
     """Delete the rows that meet every condition."""
     which, given = where_sql(where)
     return Write((table,), f"delete from {table} where {which}", given, "delete", {}, where)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from interlock.engine.store import Store, encode_keys_parameter, keys_in_parameter_sql, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
-    first_task,
+    find_first_task,
     ignored_in,
     keep_sealed,
+    list_run_and_subtasks,
     read_options,
     read_repository_option,
-    run_and_subtasks,
 )
 from interlock.services.files.disk import require_path_below
 from interlock.state.clock import unix_time
@@ -28,20 +28,20 @@ class Place(NamedTuple):
     """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
 
 
-def left_places(repository: Mapping[str, str], at: str) -> str:
+def append_left_place(repository: Mapping[str, str], at: str) -> str:
     """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
     before = repository.get("moved_from", "").splitlines()
     return "\n".join(dict.fromkeys([*before, at]))
 
 
-def place_of(conn: Connection, run: str) -> Place:
+def read_place(conn: Connection, run: str) -> Place:
     (folder,) = conn.execute("select workspace from runs where run = $1", (run,)).fetchone()
     return Place(folder, read_repository_option(conn, run).get("at", ""))
 
 
-def _in_folder(conn: Connection, run: str) -> list[str]:
+def _list_runs_in_folder(conn: Connection, run: str) -> list[str]:
     """The run, and those that work in the same clone: subtasks, what carries out its plan, what delivers it."""
-    place = place_of(conn, run)
+    place = read_place(conn, run)
     if not place.at:
         return [run]
     rows = conn.execute("select run from runs where workspace = $1", (place.folder,)).fetchall()
@@ -52,21 +52,21 @@ def is_begun(conn: Connection, run: str) -> bool:
     return conn.execute("select 1 from runs where run = $1", (run,)).fetchone() is not None
 
 
-def newest_snapshot(conn: Connection, run: str) -> str:
+def find_newest_snapshot(conn: Connection, run: str) -> str:
     """The last snapshot of the run's folder: the one that no other continues; empty: there is none yet."""
-    rows = _kept(conn, run)
+    rows = _list_stored_snapshots(conn, run)
     continued = {base for *_, base in rows}
     return max((row[:3] for row in rows if row[2] not in continued), default=(0.0, 0, ""))[2]
 
 
-def first_snapshot(conn: Connection, run: str) -> str:
+def find_first_snapshot(conn: Connection, run: str) -> str:
     """The snapshot of the files as they were cloned; empty: there is none."""
-    return min((row[:3] for row in _kept(conn, run) if not row[3]), default=(0.0, 0, ""))[2]
+    return min((row[:3] for row in _list_stored_snapshots(conn, run) if not row[3]), default=(0.0, 0, ""))[2]
 
 
-def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
+def _list_stored_snapshots(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     """Time, place in the run, name and base of each snapshot of the run's folder."""
-    runs = _in_folder(conn, run)
+    runs = _list_runs_in_folder(conn, run)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
         f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {keys_in_parameter_sql()}"
@@ -78,17 +78,17 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
 
 
-def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
+def note_changed_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
     """Inside a transaction: a person changed the files, which are as this snapshot now.
 
     `elsewhere`: not in the clone of a worker, which is then to be made anew.
     """
-    for name in _in_folder(conn, run):
+    for name in _list_runs_in_folder(conn, run):
         kept = read_repository_option(conn, name)
         place = {"at": NOWHERE} if elsewhere else {}
         if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
-            place["moved_from"] = left_places(kept, kept["at"])
-        set_repository(conn, name, {**kept, "changed": commit, **place})
+            place["moved_from"] = append_left_place(kept, kept["at"])
+        set_repository_option(conn, name, {**kept, "changed": commit, **place})
 
 
 def move(
@@ -98,27 +98,27 @@ def move(
 
     `note`: what their models are told.
     """
-    for name in _in_folder(conn, run):
+    for name in _list_runs_in_folder(conn, run):
         now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
-        set_repository(conn, name, {**read_repository_option(conn, name), **now})
+        set_repository_option(conn, name, {**read_repository_option(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
-        _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
+        _move_rows(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
-            add_note(conn, name, note)
+            add_undo_note(conn, name, note)
 
 
-def move_task(home: Path, run: str, folder: str) -> None:
+def move_task_to_folder(home: Path, run: str, folder: str) -> None:
     """The run, and the task and subtasks that it belongs to, work in another folder; their snapshots come along."""
     from interlock.services.snapshots.snapshots import repository_name
 
     store, name = Store(home), repository_name(Path(folder))
     with closing(store.connect("FULL")) as conn:
-        old, runs = place_of(conn, run).folder, run_and_subtasks(conn, first_task(conn, run))
+        old, runs = read_place(conn, run).folder, list_run_and_subtasks(conn, find_first_task(conn, run))
         for one in runs:
             _copy_snapshots(conn, one, home / "snapshots", name)
         with conn.transaction():
             for one in runs:
-                _move(conn, one, old, folder, "planned is not null")
+                _move_rows(conn, one, old, folder, "planned is not null")
                 conn.update("snapshots", {"repository": name}, {"run": one})
 
 
@@ -126,14 +126,14 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
     """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
     from interlock.services.snapshots.snapshots import ShadowRepository
 
-    for old, commits in snapshots_by_repository(conn, run).items():
+    for old, commits in list_snapshots_by_repository(conn, run).items():
         if old != name:
             ShadowRepository(folder / name).copy_snapshots(
                 ShadowRepository(require_path_below(folder, old)), commits
             )
 
 
-def snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[str]]:
+def list_snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[str]]:
     """Repository → the run's snapshots in it, in the order in which they were taken, and the tests beside the first."""
     found: dict[str, list[str]] = {}
     rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
@@ -144,22 +144,22 @@ def snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[str]]:
     return found
 
 
-def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
+def _move_rows(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
     """`planned`: which calls' paths."""
     with keep_sealed(conn, run):
         conn.update("runs", {"workspace": folder}, {"run": run})
     move_requests(conn, run, old, folder)
-    _move_planned(conn, run, old, folder, planned)
+    _move_planned_paths(conn, run, old, folder, planned)
 
 
-def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
+def set_repository_option(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
     """Inside a transaction: change what the run's options say of its repository."""
     with keep_sealed(conn, run):
         options = {**read_options(conn, run), "repository": dict(repository)}
         conn.update("runs", {"options": json.dumps(options)}, {"run": run})
 
 
-def add_note(conn: Connection, run: str, text: str) -> None:
+def add_undo_note(conn: Connection, run: str, text: str) -> None:
     """Inside a transaction: tell the run's model in its next turn."""
     order = "select coalesce(max(seq), 0) + 1 from undone where run = $1"
     (seq,) = conn.execute(order, (run,)).fetchone()
@@ -172,22 +172,22 @@ def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
     for name, text in rows.fetchall():
         request = json.loads(text)
         for file in request.get("files", ()):
-            file["path"] = _moved(file["path"], old, new)
+            file["path"] = _moved_path(file["path"], old, new)
         conn.update("approvals", {"request": json.dumps(request)}, {"id": name})
 
 
-def _move_planned(conn: Connection, run: str, old: str, new: str, which: str) -> None:
+def _move_planned_paths(conn: Connection, run: str, old: str, new: str, which: str) -> None:
     rows = conn.execute(
         f"select message, idx, attempt, planned from journal where run = $1 and {which}", (run,)
     )
     for message, idx, attempt, text in rows.fetchall():
         planned: dict[str, Any] = json.loads(text)
-        planned["path"] = _moved(planned["path"], old, new)
+        planned["path"] = _moved_path(planned["path"], old, new)
         where = {"run": run, "message": message, "idx": idx, "attempt": attempt}
         conn.update("journal", {"planned": json.dumps(planned)}, where)
 
 
-def _moved(path: str, old: str, new: str) -> str:
+def _moved_path(path: str, old: str, new: str) -> str:
     return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path
 
 
@@ -199,10 +199,10 @@ class Undone(NamedTuple):
     """Whether the conversation has it."""
 
 
-def note_undone(home: Path, run: str, text: str) -> None:
+def record_undone(home: Path, run: str, text: str) -> None:
     """Keep what a person took back."""
     with Store(home).open().writing("FULL") as conn:
-        add_note(conn, run, text)
+        add_undo_note(conn, run, text)
 
 
 def undone(home: Path, run: str) -> list[Undone]:
@@ -213,8 +213,8 @@ def undone(home: Path, run: str) -> list[Undone]:
     return [Undone(at, text, bool(told)) for at, text, told in rows]
 
 
-def carry_over(home: Path, run: str, fork: str) -> None:
+def copy_undo_notes_to_fork(home: Path, run: str, fork: str) -> None:
     """Let a fork in the same folder tell its model, too, what the run's own hasn't heard yet."""
     if all(one.told for one in undone(home, fork)):
         for text in [one.text for one in undone(home, run) if not one.told]:
-            note_undone(home, fork, text)
+            record_undone(home, fork, text)

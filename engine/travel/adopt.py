@@ -23,9 +23,9 @@ from interlock.engine.options import Options
 from interlock.engine.store import Store, explain_store_errors, is_server_address, mask_password
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign_saver import ForeignSaver, Memory
+from interlock.engine.store.foreign_saver import ForeignSaver, LazyMemoryStore
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_run_status
-from interlock.engine.store.sqlite import SqliteConnection, another_programs
+from interlock.engine.store.sqlite import SqliteConnection, open_foreign_file
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_only_graph, find_workflow
 from interlock.graphs.pipeline import Pipeline
@@ -47,8 +47,10 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     store.open()
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
-        saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
-        found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
+        saver = ForeignSaver(conn, steps, form, approvals, LazyMemoryStore(store.path))
+        found = _read_thread(
+            url, thread, form.serde if form.hides else _ThreadSerde({*form.types}, saver.known)
+        )
         kept = prepared.redact.redact_json(options_to_store(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
@@ -56,7 +58,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
             for one in found:
                 saver.take_over(run, one)
             try:
-                _settle(conn, chosen, saver, run)
+                _derive_rows(conn, chosen, saver, run)
             except RunError as misfit:
                 why = str(misfit).partition(": ")[2].partition(", which")[0]
                 raise UserError(
@@ -66,7 +68,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     return run
 
 
-def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
+def _derive_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
     graph = chosen.declared_graph()
     app: Any = graph.compile(saver)
@@ -75,7 +77,7 @@ def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -
     snapshot: Any = app.get_state(config, subgraphs=True)
     check_resumable(run, graph, app, snapshot, saver)
     _write_steps(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
-    for task in _innermost(snapshot):
+    for task in _list_innermost_tasks(snapshot):
         for item in task.interrupts:
             saver.ask(run, item, task.name)
     waits = {item.id for item in pending_interrupts(snapshot)}
@@ -84,10 +86,10 @@ def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -
     number_requests(conn, run)
 
 
-def _innermost(snapshot: Any) -> list[Any]:
+def _list_innermost_tasks(snapshot: Any) -> list[Any]:
     found: list[Any] = []
     for task in snapshot.tasks:
-        found += _innermost(task.state) if hasattr(task.state, "tasks") else [task]
+        found += _list_innermost_tasks(task.state) if hasattr(task.state, "tasks") else [task]
     return found
 
 
@@ -110,9 +112,9 @@ _SHOWN = 5
 """Threads that an error lists."""
 
 
-def _thread_of(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
+def _read_thread(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
     """All checkpoints of a thread, oldest first. Raises `UserError`."""
-    with _opened(url, serde) as saver:
+    with _open_saver(url, serde) as saver:
         found = [*saver.list({"configurable": {"thread_id": thread}})]
         if found:
             return found[::-1]
@@ -123,7 +125,7 @@ def _thread_of(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
     )
 
 
-class _Reader(JsonPlusSerializer):
+class _ThreadSerde(JsonPlusSerializer):
     """Loads the graph's own classes as this process knows them, and no class that it doesn't know."""
 
     def __init__(self, types: set[tuple[str, ...]], known: Names) -> None:
@@ -137,24 +139,24 @@ class _Reader(JsonPlusSerializer):
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         kind, saved = data
-        return super().loads_typed((kind, self._renamed(saved)) if kind == "msgpack" else data)
+        return super().loads_typed((kind, self._rename_classes(saved)) if kind == "msgpack" else data)
 
-    def _renamed(self, saved: bytes) -> bytes:
-        plain = self._plain(saved)
+    def _rename_classes(self, saved: bytes) -> bytes:
+        plain = self._unpack(saved)
         for lost in self._lost:  # an error inside `_object` would lose its text
             raise UserError(
                 f"The thread holds a {lost}; neither the graph's types nor its file name such a class."
             )
         return ormsgpack.packb(plain, option=ormsgpack.OPT_NON_STR_KEYS)
 
-    def _plain(self, saved: bytes) -> Any:
-        return ormsgpack.unpackb(saved, ext_hook=self._object, option=ormsgpack.OPT_NON_STR_KEYS)
+    def _unpack(self, saved: bytes) -> Any:
+        return ormsgpack.unpackb(saved, ext_hook=self._rename_object, option=ormsgpack.OPT_NON_STR_KEYS)
 
-    def _object(self, code: int, saved: bytes) -> ormsgpack.Ext:
+    def _rename_object(self, code: int, saved: bytes) -> ormsgpack.Ext:
         """An object is a list of module, class and what it is made of."""
         if code == EXT_NUMPY_ARRAY:
             return ormsgpack.Ext(code, saved)
-        inner = self._plain(saved)
+        inner = self._unpack(saved)
         if code != EXT_DELTA_SNAPSHOT:
             module, name, *made = cast("list[Any]", inner)
             if (module, name) not in self._known:
@@ -166,9 +168,9 @@ class _Reader(JsonPlusSerializer):
 
 
 @contextmanager
-def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
+def _open_saver(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
     if is_server_address(url):
-        with _postgres(url, serde) as saver:
+        with _open_postgres_saver(url, serde) as saver:
             yield saver
         return
     path = Path(url.removeprefix("sqlite:///")).expanduser()
@@ -182,7 +184,7 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         raise UserError(
             "Reading SqliteSaver's file needs the extra `memory`: install interlock-agent[memory]."
         ) from None
-    with another_programs(path) as conn:
+    with open_foreign_file(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
         saver.is_setup = True  # it would write its tables
         try:
@@ -192,7 +194,7 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
 
 
 @contextmanager
-def _postgres(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
+def _open_postgres_saver(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
     try:
         savers: Any = import_module("langgraph.checkpoint.postgres")
         driver: Any = import_module("psycopg")

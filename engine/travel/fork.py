@@ -15,9 +15,9 @@ from interlock.engine.run_files import (
     run_repository,
 )
 from interlock.engine.store import Store
-from interlock.engine.store.blobs import copy_plans, repository_with_snapshots
+from interlock.engine.store.blobs import copy_plans, open_repository_with_snapshots
 from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step
-from interlock.engine.store.run_copies import copy_run, is_open, unmade
+from interlock.engine.store.run_copies import copy_rows_to_fork, is_open, list_unmade_forks
 from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.stored_channels import has_due_work
@@ -38,7 +38,7 @@ class Forked:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _ForkPoint:
     at: RootCheckpoint
     newest: bool
     parked: bool
@@ -55,30 +55,32 @@ def fork_run(
     """
     run = find_run(home, name)
     Store(home).open()  # adds tables missing from an older store
-    point = point_of(home, run, step)
+    point = find_fork_point(home, run, step)
     _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
         files.check_not_driven()
         if step is not None and not point.parked:
             files.put(files.plan_restore(step)[0])
-        return _recorded(home, run, point, Path(run.workspace))
+        return _copy_to_fork(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
     make_private_directory(snapshots)
     with lock_folder(snapshots):
         beside = Path.cwd() / run.run if is_on_other_host(home, run) else Path(run.workspace)
-        fork, folder = _begun(home, run, point, beside, workspace) or _new(beside, workspace)
+        fork, folder = _find_unfinished_fork(home, run, point, beside, workspace) or _new_fork(
+            beside, workspace
+        )
         with files_on_this_host(home, run) as here:
-            staged = _staged(home, here, point, folder)
-        made = _recorded(home, run, point, folder, fork)
+            staged = _stage_files(home, here, point, folder)
+        made = _copy_to_fork(home, run, point, folder, fork)
         try:
             staged.rename(folder)
         except OSError as error:
-            raise _unmakeable(folder, error) from error
+            raise _folder_error(folder, error) from error
     return made
 
 
-def _refuse_open_subtask(home: Path, run: RunRow, point: _Point) -> None:
+def _refuse_open_subtask(home: Path, run: RunRow, point: _ForkPoint) -> None:
     child = point.at.values.get("child") if run.workflow == "task" else ""
     if child and is_open(home, child):
         raise UserError(
@@ -87,30 +89,30 @@ def _refuse_open_subtask(home: Path, run: RunRow, point: _Point) -> None:
         )
 
 
-def _new(beside: Path, workspace: Path | None) -> tuple[str, Path]:
+def _new_fork(beside: Path, workspace: Path | None) -> tuple[str, Path]:
     fork = new_run_id()
     folder = (workspace or beside.with_name(f"{beside.name}-{fork}")).expanduser().absolute()
     return fork, folder.parent.resolve() / folder.name
 
 
-def _begun(
-    home: Path, run: RunRow, point: _Point, beside: Path, workspace: Path | None
+def _find_unfinished_fork(
+    home: Path, run: RunRow, point: _ForkPoint, beside: Path, workspace: Path | None
 ) -> tuple[str, Path] | None:
     """A fork that a kill cut off between persisting its rows and creating its folder."""
-    for fork, folder in unmade(home, run.run, point.at.step):
-        wanted = workspace is None or folder == _new(beside, workspace)[1]
+    for fork, folder in list_unmade_forks(home, run.run, point.at.step):
+        wanted = workspace is None or folder == _new_fork(beside, workspace)[1]
         if wanted and not folder.exists():
             return fork, folder
     return None
 
 
-def point_of(home: Path, run: RunRow, step: int | None) -> _Point:
+def find_fork_point(home: Path, run: RunRow, step: int | None) -> _ForkPoint:
     """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
     at, newest = find_checkpoint_at_step(home, run.run, step)
-    return _Point(at, newest, newest and run.status == "waiting")
+    return _ForkPoint(at, newest, newest and run.status == "waiting")
 
 
-def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
+def _stage_files(home: Path, run: RunRow, point: _ForkPoint, folder: Path) -> Path:
     """Write the files of that step to a temporary folder beside the target, replacing leftovers of a kill."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{str(folder)!r} exists and isn't empty. Give a new folder: --workspace DIR")
@@ -132,7 +134,7 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         apply_restore(
             plan_restore(
                 nothing,
-                repository_with_snapshots(home, repository, [found[1]]).read_contents(found[1]),
+                open_repository_with_snapshots(home, repository, [found[1]]).read_contents(found[1]),
                 staged,
                 repository,
             ),
@@ -140,18 +142,18 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         )
     except OSError as error:
         shutil.rmtree(staged, ignore_errors=True)
-        raise _unmakeable(folder, error) from error
+        raise _folder_error(folder, error) from error
     return staged
 
 
-def _unmakeable(folder: Path, error: OSError) -> UserError:
+def _folder_error(folder: Path, error: OSError) -> UserError:
     return UserError(f"Can't make {str(folder)!r}: {error.strerror}. Give another folder: --workspace DIR")
 
 
-def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = "") -> Forked:
+def _copy_to_fork(home: Path, run: RunRow, point: _ForkPoint, folder: Path, fork: str = "") -> Forked:
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
-    row = {"workspace": str(folder), **_ended(point, run)}
+    row = {"workspace": str(folder), **_columns_at_step(point, run)}
     options = read_run_options(home, run.run)
     if options.get("repository"):  # the fork is this host's, in a folder
         options["repository"] = None
@@ -160,12 +162,12 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
         options |= {"approval_mode": mode, "next_asked": {}}
     row["options"] = json.dumps(options)
     moved = str(folder) != run.workspace
-    copy_run(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
+    copy_rows_to_fork(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
     copy_plans(home, run.run, fork)
     return Forked(fork, run.run, point.at.step, str(folder))
 
 
-def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
+def _columns_at_step(point: _ForkPoint, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
     made = unix_time()
     now = {"created": made, "updated": made, "step": point.at.step}
@@ -173,9 +175,9 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
         return {**now, "status": "open", "outcome": "", "error": None}
     if point.newest:
         return now
-    from interlock.engine.store.saver import status_of
+    from interlock.engine.store.saver import compute_run_status
 
     # A user's workflow isn't loaded here: assume the usual key.
     key = load_pipeline(run.workflow).outcome if is_pipeline(run.workflow) else "status"
-    status, outcome = status_of(point.at.values, key)
+    status, outcome = compute_run_status(point.at.values, key)
     return {**now, "status": status, "outcome": outcome, "error": None}

@@ -22,8 +22,8 @@ from interlock.engine.read import RunRow, list_step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import decode_checkpoint
-from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
-from interlock.engine.store.run_copies import answered_requests
+from interlock.engine.store.foreign_saver import list_task_writes, make_saver, read_node_sources
+from interlock.engine.store.run_copies import read_answered_requests
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
@@ -79,7 +79,7 @@ class Instead:
         return node == self.node and (self.since is None or step > self.since)
 
 
-async def apply_record(
+async def apply_recorded_writes(
     home: Path, row: RunRow, chosen: Pipeline, until: int | None, instead: Instead | None = None
 ) -> list[Superstep]:
     """Apply a run's recorded writes, from its start to the first difference, or to a step.
@@ -88,7 +88,7 @@ async def apply_record(
     """
     store = Store(home)
     with closing(store.connect()) as conn:
-        saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
+        saver: Any = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
         app: Any = chosen.declared_graph().compile(saver)
         if instead and instead.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
@@ -96,7 +96,7 @@ async def apply_record(
         record = _Record(home, row, conn, chosen, app, instead)
         found: list[Superstep] = []
         before = None
-        for one in _line(saver, row.run):
+        for one in _list_checkpoint_line(saver, row.run):
             step = one.metadata.get("step", 0)
             if until is not None and step > until:
                 break
@@ -108,7 +108,7 @@ async def apply_record(
         return found
 
 
-def _line(saver: Any, run: str) -> list[Any]:
+def _list_checkpoint_line(saver: Any, run: str) -> list[Any]:
     """The run's checkpoints from the first to the newest, without those of branches that it left."""
     place = {"configurable": {"thread_id": run, "checkpoint_ns": ""}}
     known = {one.config["configurable"]["checkpoint_id"]: one for one in saver.list(place)}
@@ -130,7 +130,7 @@ def unequal_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return sorted(
         key
         for key in {**was, **now}
-        if repeatable_text(was.get(key, ...)) != repeatable_text(now.get(key, ...))
+        if text_without_random_ids(was.get(key, ...)) != text_without_random_ids(now.get(key, ...))
     )
 
 
@@ -143,18 +143,18 @@ class _Record:
         self._answers = RecordedAnswers(
             (
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
-                for _, request, answer in answered_requests(home, row.run)
+                for _, request, answer in read_answered_requests(home, row.run)
             ),
             load_folder_redactor(Path(row.workspace), home).redact_request,
         )
-        self._sources = node_sources_of(options)
+        self._sources = read_node_sources(options)
         self._today = node_sources(app)
         steps = list_step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
         self._tasks: dict[str, dict[str, str]] = {}
         """Checkpoint → task → node, of those that wrote an update."""
-        for (name, task), rows in groupby(task_writes(conn, row.run), lambda row: row[:2]):
+        for (name, task), rows in groupby(list_task_writes(conn, row.run), lambda row: row[:2]):
             wrote = [
                 (node, channel) for *_, node, channel in rows if channel not in (*BOOKKEEPING, _RETURNED)
             ]
@@ -163,25 +163,25 @@ class _Record:
                 self._tasks.setdefault(name, {})[task] = node
 
     async def superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
-        step, values = after.metadata.get("step", 0), _values(saver, after.checkpoint)
+        step, values = after.metadata.get("step", 0), _plain_values(saver, after.checkpoint)
         if (
             before is None or after.metadata.get("source") != "loop"
         ):  # an input, or an update from outside: as it was
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
-        names = _shown(recorded.values())
+        names = _sort_visible_nodes(recorded.values())
         due = _with_error_handlers(app, due_tasks(app, before), recorded)
-        today = _shown(task.name for task in due)
+        today = _sort_visible_nodes(task.name for task in due)
         if names != today:
             unknown = not recorded
             return Superstep(
                 step, names, values, today, None, _MISSING.format(today) if unknown else "", "record"
             )
-        if changed := self._changed(recorded, step):
+        if changed := self._find_changed_node(recorded, step):
             why = f"Node {changed!r} has changed since it ran."
             return Superstep(step, names, values, today, None, why, "changed")
         try:
-            made = checkpoint_with_writes(app, before, await self._writes(app, before, recorded, due))
+            made = checkpoint_with_writes(app, before, await self._collect_writes(app, before, recorded, due))
         except GraphInterrupt as asked:
             shown = payload_text_for_people(asked.args[0][0].value)
             why = f"The function asks what nobody was asked: {shown}"
@@ -189,31 +189,35 @@ class _Record:
         except THEIR_ERRORS as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
             return Superstep(step, names, values, today, None, why, "node")
-        done = Superstep(step, names, values, today, _values(saver, made))
-        if is_same(done) or differing_keys(done):
+        done = Superstep(step, names, values, today, _plain_values(saver, made))
+        if is_same(done) or differing_state_keys(done):
             return done
         # The state is the same, and leads elsewhere.
         ahead = after._replace(checkpoint=made, pending_writes=[])
-        follows = _shown(self._tasks.get(after.config["configurable"]["checkpoint_id"], {}).values())
-        return Superstep(step + 1, follows, values, _shown(task.name for task in due_tasks(app, ahead)), None)
+        follows = _sort_visible_nodes(
+            self._tasks.get(after.config["configurable"]["checkpoint_id"], {}).values()
+        )
+        return Superstep(
+            step + 1, follows, values, _sort_visible_nodes(task.name for task in due_tasks(app, ahead)), None
+        )
 
-    def _changed(self, recorded: Mapping[str, str], step: int) -> str:
+    def _find_changed_node(self, recorded: Mapping[str, str], step: int) -> str:
         """The first of these tasks' nodes whose code isn't what it was; empty: none."""
         for task, node in recorded.items():
-            then = self._then(task).get(node)
+            then = self._sources_of_task(task).get(node)
             if self._instead and self._instead.is_due(node, step):
                 continue
             if then and node in self._today and then["source"] != self._today[node]["source"]:
                 return node
         return ""
 
-    def _then(self, task: str) -> Mapping[str, Any]:
+    def _sources_of_task(self, task: str) -> Mapping[str, Any]:
         """What the nodes were made of when a task ran."""
         started = self._started.get(task[:8])
         known = [one["nodes"] for one in self._sources if started is None or one["since"] <= started]
         return known[-1] if known else {}
 
-    async def _writes(
+    async def _collect_writes(
         self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[DueTask]
     ) -> list[tuple[DueTask, list[tuple[str, Any]]]]:
         """What each task wrote, with today's edges in place of those that the node had then."""
@@ -221,19 +225,19 @@ class _Record:
         found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
         for task in due:
             if self._instead and self._instead.is_due(task.name, before.metadata.get("step", 0) + 1):
-                found.append((task, await self._written_by(self._instead.function, app, before, task)))
+                found.append((task, await self._run_replacement(self._instead.function, app, before, task)))
                 continue
             ids = left[task.name]
             own = ids.pop(ids.index(task.id)) if task.id in ids else ids.pop(0)
             wrote = [(channel, value) for t, channel, value in before.pending_writes if t == own]
-            then = self._then(own).get(task.name)
+            then = self._sources_of_task(own).get(task.name)
             if then is not None:
                 fixed = [pair for pair in wrote if pair[0] not in then["fixed"]]
                 wrote = [*fixed, *unconditional_writes(app, task.name)]
             found.append((task, wrote))
         return found
 
-    async def _written_by(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
+    async def _run_replacement(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
         """What a function writes as a task's node; what it asks is answered as recorded."""
         context = self._chosen.graph_context(
             self._given
@@ -264,16 +268,16 @@ def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str
     ]
 
 
-def _shown(nodes: Iterable[str]) -> tuple[str, ...]:
+def _sort_visible_nodes(nodes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
 
 
-def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
+def _plain_values(saver: Any, checkpoint: Any) -> dict[str, Any]:
     """The values of a checkpoint, with the contents of objects in their place."""
     return decode_checkpoint(*saver.serde.dumps_typed(checkpoint))["channel_values"]
 
 
-def differing_keys(made: Superstep) -> list[str]:
+def differing_state_keys(made: Superstep) -> list[str]:
     """Keys of the state whose values differ after a superstep."""
     keys = unequal_keys(made.values, made.now) if made.now is not None else []
     return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
@@ -284,14 +288,14 @@ _RANDOM_ID = re.compile(rf'"id": "(?:{_HEX % 4}|(?:lc_)?run-+{_HEX % "[0-9a-f]"}
 """Of a message: LangGraph's, or LangChain's, which names the model's run."""
 
 
-def repeatable_text(value: Any) -> str:
+def text_without_random_ids(value: Any) -> str:
     """The value as text, without the random ids that LangGraph and LangChain give to messages."""
     try:
-        text = json.dumps(value, sort_keys=True, default=_text_of, allow_nan=False)
+        text = json.dumps(value, sort_keys=True, default=_to_text, allow_nan=False)
     except (ValueError, TypeError):  # what JSON lacks: such numbers and keys
         text = json.dumps(to_jsonable(value), sort_keys=True, default=str)
     return _RANDOM_ID.sub('"id": ""', text)
 
 
-def _text_of(value: object) -> str:
+def _to_text(value: object) -> str:
     return str(to_jsonable(value))

@@ -17,19 +17,19 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.run_copies import change_newest
+from interlock.engine.store.run_copies import change_newest_checkpoint
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
-    AsRecorded,
     Paths,
     Point,
     Prompt,
-    gone_through,
-    parting,
+    RecordedPeople,
+    describe_divergent_step,
+    drive_with_record,
+    list_later_prompts,
+    load_recorded_run,
     points,
-    prompts_after,
-    recorded_run,
     way,
 )
 from interlock.graphs.pipeline import Pipeline
@@ -40,7 +40,7 @@ _SAME = ("kind", "preview", "questions")
 
 
 @dataclass(frozen=True)
-class GoneOn:
+class ModelForkResult:
     """The result of continuing with another model."""
 
     fork: Forked
@@ -50,20 +50,22 @@ class GoneOn:
     outcome: Outcome
 
 
-async def go_on_with(
+async def continue_with_model(
     home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
-) -> GoneOn:
+) -> ModelForkResult:
     """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
-    row, chosen, recorded = recorded_run(home, name)
-    options = _checked(home, row, chosen, model)
+    row, chosen, recorded = load_recorded_run(home, name)
+    options = _prepare_options(home, row, chosen, model)
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
-    _with_model(home, fork.run, model)
-    outcome = await _driven(home, row.run, fork, options, renderers)
+    _set_model(home, fork.run, model)
+    outcome = await _drive_fork(home, row.run, fork, options, renderers)
     paths = Paths(way(home, row.run), way(home, fork.run))
-    return GoneOn(fork, _other_way(recorded, points(home, fork.run, chosen)), paths, outcome)
+    return ModelForkResult(
+        fork, _find_first_other_step(recorded, points(home, fork.run, chosen)), paths, outcome
+    )
 
 
-def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
+def _prepare_options(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
     kept = {**read_run_options(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
@@ -73,17 +75,17 @@ def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     return options
 
 
-def _with_model(home: Path, fork: str, model: str) -> None:
+def _set_model(home: Path, fork: str, model: str) -> None:
     """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
 
     def changed(values: dict[str, Any]) -> None:
         for channels in (values, pending_input(values)):
             channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
 
-    change_newest(home, fork, {"model": model, "fake": None, "record_to": None}, changed)
+    change_newest_checkpoint(home, fork, {"model": model, "fake": None, "record_to": None}, changed)
 
 
-async def _driven(
+async def _drive_fork(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
@@ -93,19 +95,19 @@ async def _driven(
         with provide_stop() as stop:
             return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
-    people = AsRecorded(home, run, _asked)
-    prompts = prompts_after(home, run, fork.step)
-    return await gone_through(
+    people = RecordedPeople(home, run, _request_identity)
+    prompts = list_later_prompts(home, run, fork.step)
+    return await drive_with_record(
         home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
     )
 
 
-def _asked(request: Mapping[str, Any]) -> str:
+def _request_identity(request: Mapping[str, Any]) -> str:
     shown = {key: request.get(key) or None for key in _SAME}
     return json.dumps([request["tool_name"], request["args"], shown], sort_keys=True)
 
 
-def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+def _find_first_other_step(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
     """The first divergence in nodes; states are ignored, as they differ from the first reply on."""
-    sides = (parting(was, now) for was, now in zip_longest(recorded, made))
+    sides = (describe_divergent_step(was, now) for was, now in zip_longest(recorded, made))
     return next((one for one in sides if one["recorded"] != one["replayed"]), None)

@@ -29,24 +29,30 @@ from interlock.engine.store import Store, open_reader
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.run_copies import (
-    answered_requests,
-    first_state_of,
     parent_of,
-    request_hashes,
+    read_answered_requests,
+    read_first_input,
+    read_request_hashes,
     seed,
 )
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
-from interlock.engine.travel.fork import point_of
+from interlock.engine.travel.fork import find_fork_point
 from interlock.engine.travel.langgraph_replay import (
     Instead,
-    apply_record,
-    differing_keys,
+    apply_recorded_writes,
+    differing_state_keys,
     is_same,
-    repeatable_text,
+    text_without_random_ids,
     unequal_keys,
 )
-from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
+from interlock.engine.travel.replay_services import (
+    Record,
+    Seen,
+    make_script_entries,
+    record_of,
+    replace_services,
+)
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
 from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
@@ -90,21 +96,21 @@ class Swap:
         return self.since is None or self._steps is None or self._steps.root_step >= self.since
 
 
-def swap_from(text: str, since: int | None) -> Swap:
+def parse_swap(text: str, since: int | None) -> Swap:
     """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
-    place, function = _swapped(text, spec_of)
+    place, function = _load_swap(text, spec_of)
     return Swap(place, function, text.partition("=")[2], since)
 
 
-def _swapped(text: str, declared: Callable[[Any], object] | None) -> tuple[str, Any]:
+def _load_swap(text: str, declared: Callable[[Any], object] | None) -> tuple[str, Any]:
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    return place, _function(Path(name).expanduser().absolute(), function, declared)
+    return place, _load_function(Path(name).expanduser().absolute(), function, declared)
 
 
-def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -> Any:
+def _load_function(file: Path, name: str, declared: Callable[[Any], object] | None) -> Any:
     """`declared`: whether a function is a node; None: any is one."""
     code = b""
     try:
@@ -162,23 +168,23 @@ async def replay(
     What the nodes of a LangGraph graph wrote is applied again; `live`: they run, with all their effects. Raises
     `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
     """
-    row, chosen, recorded = recorded_run(home, name)
+    row, chosen, recorded = load_recorded_run(home, name)
     if until is not None:
-        point_of(home, row, until)
+        find_fork_point(home, row, until)
     if not chosen.replays_nodes(live):
-        return await _applied(home, row, chosen, recorded, until, swapped)
-    swap = swap_from(swapped, until) if swapped else None
+        return await _replay_langgraph(home, row, chosen, recorded, until, swapped)
+    swap = parse_swap(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, provide_stop() as stop:
         store = Store(Path(folder, "home")).open()
         script = Path(folder, "script.json")
-        _seed(home, store, row.run, script)
+        _fill_store(home, store, row.run, script)
         started = time.monotonic()
-        end = _End(row.run, last, stop)
-        taken = _root_steps(home, row.run)
+        end = _ReplayEnd(row.run, last, stop)
+        taken = _list_root_steps(home, row.run)
         seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
-        with _seldom_collected():
-            outcome = await _driven(home, store, row, chosen, script, swap, end, seen)
+        with _collect_garbage_seldom():
+            outcome = await _drive_replay(home, store, row, chosen, script, swap, end, seen)
         took = time.monotonic() - started
         made = points(store.home, row.run, chosen)
         if end.stopped:
@@ -192,7 +198,7 @@ async def replay(
                 f" until then. To repeat it up to a step: interlock replay {row.run} --until STEP"
             )
         if found is not None:
-            found["requests"] = _requests(home, store.home, row.run)
+            found["requests"] = _list_differing_requests(home, store.home, row.run)
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
@@ -203,7 +209,7 @@ async def replay(
 
 
 @contextmanager
-def _seldom_collected() -> Generator[None]:
+def _collect_garbage_seldom() -> Generator[None]:
     """Look for garbage less often: a long run's record is much to look through, and took a seventh of a replay."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
@@ -213,7 +219,7 @@ def _seldom_collected() -> Generator[None]:
         gc.set_threshold(*usual)
 
 
-def _workflow_now(home: Path, row: RunRow) -> Pipeline:
+def _load_current_workflow(home: Path, row: RunRow) -> Pipeline:
     """Return a run's workflow as it is today. Raise `InterlockError` if it can't be loaded."""
     folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
     options = Options(home=home, workspace=folder, env=dict(os.environ))
@@ -224,12 +230,12 @@ def _workflow_now(home: Path, row: RunRow) -> Pipeline:
 
 def live_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
     """Return the nodes that a live replay of a run runs. Raise `UserError` if its workflow has none."""
-    row, chosen, _ = recorded_run(home, name)
+    row, chosen, _ = load_recorded_run(home, name)
     chosen.replays_nodes(live=True)
     return way(home, row.run, until)
 
 
-async def _applied(
+async def _replay_langgraph(
     home: Path,
     row: RunRow,
     chosen: Pipeline,
@@ -237,12 +243,12 @@ async def _applied(
     until: int | None,
     swapped: str | None,
 ) -> Replayed:
-    instead = Instead(*_swapped(swapped, None), until) if swapped else None
+    instead = Instead(*_load_swap(swapped, None), until) if swapped else None
     started = time.monotonic()
-    made = await apply_record(home, row, chosen, None if instead else until, instead)
+    made = await apply_recorded_writes(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        _make_point(one.step, one.replayed, chosen.state_to_compare(one.now))
         for one in made
         if one.now is not None
     ]
@@ -254,25 +260,28 @@ async def _applied(
         found = {
             "step": last.step,
             **sides,
-            "keys": differing_keys(last),
+            "keys": differing_state_keys(last),
             "requests": [],
             "error": error,
         }
     ways = Paths(
-        *(_way_of(side) for side in ([one.recorded for one in made], [one.replayed for one in made]))
+        *(
+            _path_of_supersteps(side)
+            for side in ([one.recorded for one in made], [one.replayed for one in made])
+        )
     )
     within = {one.step for one in made}
-    ran = sum(step.ms for step in _root_steps(home, row.run) if step.step in within) / 1000
+    ran = sum(step.ms for step in _list_root_steps(home, row.run) if step.step in within) / 1000
     return Replayed(row.run, points, recorded, found, ways, ran, took)
 
 
-def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+def _path_of_supersteps(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     nodes = groupby(chain.from_iterable(supersteps))
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> Point:
-    digest = hashlib.sha256(repeatable_text(kept).encode()).hexdigest()
+def _make_point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> Point:
+    digest = hashlib.sha256(text_without_random_ids(kept).encode()).hexdigest()
     return Point(step, nodes, digest, kept)
 
 
@@ -287,22 +296,22 @@ def _last(row: RunRow, recorded: Sequence[Point], until: int | None) -> int | No
     return until
 
 
-def recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Point]]:
+def load_recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Point]]:
     """Return a run, its workflow as it is today, and its root steps. Raise `UserError` if it has none."""
     row = find_run(home, name)
     Store(home).open()  # adds tables missing from an older store
     if not list_root_checkpoints(home, row.run):
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
-    chosen = _workflow_now(home, row)
+    chosen = _load_current_workflow(home, row)
     return row, chosen, points(home, row.run, chosen)
 
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    return _path_until(_root_steps(home, run), until)
+    return _path_until(_list_root_steps(home, run), until)
 
 
-def _root_steps(home: Path, run: str) -> list[Step]:
+def _list_root_steps(home: Path, run: str) -> list[Step]:
     return steps_from_rows(home, run, list_root_step_rows(home, run))
 
 
@@ -313,14 +322,14 @@ def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int
 
 def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
     """Return the root steps of a run; of one repeated after a kill, the newer."""
-    nodes = _nodes_by_step(home, run)
+    nodes = _list_nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in list_root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
+        found[one.step] = _make_point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
     return [found[number] for number in sorted(found)]
 
 
-def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
+def _list_nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
     """The nodes of the root graph that led to each step. Parallel tasks are sorted: people answer them in any order."""
     tasks: dict[int, dict[str, list[str]]] = {}
     for row in list_root_step_rows(home, run):
@@ -338,37 +347,39 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
     """
     for old, new in zip_longest(recorded, made):
         if old is None or new is None:
-            return {**parting(old, new), "keys": []}
+            return {**describe_divergent_step(old, new), "keys": []}
         if (old.nodes, old.state) != (new.nodes, new.state):
             keys = [key for key in unequal_keys(old.values, new.values) if key != "label"]
             if keys or old.nodes != new.nodes:
-                return {**parting(old, new), "keys": keys}
+                return {**describe_divergent_step(old, new), "keys": keys}
     return None
 
 
-def parting(old: Point | None, new: Point | None) -> dict[str, Any]:
+def describe_divergent_step(old: Point | None, new: Point | None) -> dict[str, Any]:
     """A step at which two paths part; None: that one has ended before."""
     sides = {"recorded": old.nodes if old else (), "replayed": new.nodes if new else ()}
     return {"step": one.step if (one := old or new) else 0, **sides}
 
 
-def _requests(home: Path, other: Path, run: str) -> list[str]:
+def _list_differing_requests(home: Path, other: Path, run: str) -> list[str]:
     """The first request of each role that differs from the recorded one."""
-    was, found = request_hashes(home, run), dict[str, str]()
-    for (agent, role, ordinal), digest in request_hashes(other, run).items():
+    was, found = read_request_hashes(home, run), dict[str, str]()
+    for (agent, role, ordinal), digest in read_request_hashes(other, run).items():
         if was.get((agent, role, ordinal)) != digest:
             found.setdefault(role, f"request {ordinal} of {agent or 'the run'}, role {role}")
     return [*found.values()]
 
 
-def _seed(home: Path, store: Store, run: str, script: Path) -> None:
+def _fill_store(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
     seed(home, store, run, script)
     with closing(store.connect()) as conn:
-        write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
+        write_script(
+            script, make_script_entries(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run)
+        )
 
 
-class _End:
+class _ReplayEnd:
     """Ends a replay behind its last step."""
 
     def __init__(self, run: str, last: int | None, stop: Stop) -> None:
@@ -382,23 +393,23 @@ class _End:
 
     def services(self, own: DriveServices) -> DriveServices:
         if own.journal.run == self._run and isinstance(own.deps.steps, StepLog):
-            own.deps.steps.at_root = self._at
+            own.deps.steps.at_root = self._stop_at_last_step
         return own
 
-    def _at(self, step: int) -> None:
+    def _stop_at_last_step(self, step: int) -> None:
         if self._last is not None and step >= self._last and not self.stop.why:
             self._reached = True
             self.stop.request_drain("cancelled")
 
 
-async def _driven(
+async def _drive_replay(
     home: Path,
     store: Store,
     row: RunRow,
     chosen: Pipeline,
     script: Path,
     swap: Swap | None,
-    end: _End,
+    end: _ReplayEnd,
     seen: Seen,
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
@@ -412,16 +423,18 @@ async def _driven(
         if own.journal.run not in records:
             records[own.journal.run] = record_of(own, hooked)
         rewired = swap.services(own) if swap else end.services(own)
-        return recorded_services(rewired, records[own.journal.run])
+        return replace_services(rewired, records[own.journal.run])
 
-    origins = [*_origins(home, row)]
+    origins = [*_list_fork_origins(home, row)]
     begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
         str, Record
     ] = {}  # the same for every drive: what one was given, the next isn't given again
     workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
-    hooked = first_state_of(store.home, row.run).get("hooked", "")
-    options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
+    hooked = read_first_input(store.home, row.run).get("hooked", "")
+    options = Options(
+        home=store.home, workspace=_replay_folder(row, store), fake=script, env=dict(os.environ)
+    )
 
     def workflow(own: Pipeline) -> Pipeline:
         """Declaring it takes as long as five turns, so it is done once, not for each prompt."""
@@ -437,21 +450,21 @@ async def _driven(
         over = end.stop.why or outcome.status == "waiting"
         return not over and (outcome.error or {}).get("type") != "script"
 
-    people = AsRecorded(home, row.run, partial(_asked, chosen))
-    prompts = prompts_after(home, row.run)
+    people = RecordedPeople(home, row.run, partial(_request_identity, chosen))
+    prompts = list_later_prompts(home, row.run)
     try:
-        return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
+        return await drive_with_record(store.home, row.run, people, resume, prompts, goes_on)
     except StoppedError:
         return None
 
 
-def _asked(chosen: Pipeline, request: Mapping[str, Any]) -> str:
+def _request_identity(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
     return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
 
 
-def _folder(row: RunRow, store: Store) -> Path:
+def _replay_folder(row: RunRow, store: Store) -> Path:
     """The run's own, for its workflow and its settings; where that is gone, or on another host, an empty one."""
     if (own := Path(row.workspace)).is_dir():
         return own
@@ -467,7 +480,7 @@ class Prompt(NamedTuple):
     """The modes and the protocol that were given with it."""
 
 
-async def gone_through(
+async def drive_with_record(
     home: Path,
     run: str,
     people: Asker,
@@ -487,27 +500,27 @@ async def gone_through(
     return outcome
 
 
-class AsRecorded:
+class RecordedPeople:
     """Answers as people did in a run, each answer once (`Asker`)."""
 
     def __init__(self, home: Path, run: str, name: Callable[[Mapping[str, Any]], str]) -> None:
         """`name`: what a request asks; an answer is given to another request that asks the same."""
         self._name = name
         self._answers: dict[str, list[Mapping[str, Any]]] = {}
-        for _, request, answer in answered_requests(home, run):
+        for _, request, answer in read_answered_requests(home, run):
             call = request["call"]
             asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
             self._answers.setdefault(name(asked), []).append(answer)
 
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         found = ((request["id"], self._answers.get(self._name(request))) for request in requests)
-        return [answer_again(name, answers.pop(0)) for name, answers in found if answers]
+        return [to_decision(name, answers.pop(0)) for name, answers in found if answers]
 
     def refused(self, error: UserError) -> None:
         raise error
 
 
-def _origins(home: Path, row: RunRow) -> Iterator[str]:
+def _list_fork_origins(home: Path, row: RunRow) -> Iterator[str]:
     """The runs this one was forked from, the nearest first."""
     parent = row.parent
     while parent:
@@ -515,7 +528,7 @@ def _origins(home: Path, row: RunRow) -> Iterator[str]:
         parent = parent_of(home, parent)
 
 
-def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
+def to_decision(request: str, answer: Mapping[str, Any]) -> Decision:
     """The recorded answer as a decision; a saved always-choice is limited to this run."""
     fields: dict[str, Any] = {key: answer.get(key) for key in ("feedback", "args", "text")}
     choice = answer["choice"]
@@ -525,7 +538,7 @@ def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
 _ASKED = ("approval_mode", "chosen_mode", "mode", "protocol")
 
 
-def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[Prompt]:
+def list_later_prompts(home: Path, run: str, step: int | None = None) -> Iterator[Prompt]:
     """The person's prompts after the first; with `step`, only those after that root step."""
     inputs = [one for one in list_root_checkpoints(home, run) if one.source == "input"]
     with open_reader(home) as conn:

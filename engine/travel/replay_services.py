@@ -19,7 +19,12 @@ from interlock.engine.read import RunRow, Step
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
-from interlock.engine.store.run_copies import never_begun, recorded_hooks, recorded_replies, recorded_servers
+from interlock.engine.store.run_copies import (
+    list_calls_without_intent,
+    read_recorded_hooks,
+    read_recorded_replies,
+    read_server_replies,
+)
 from interlock.engine.store.runs import read_options, read_run_options
 from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
@@ -46,11 +51,11 @@ from interlock.state.tooling import Tool, ToolRun, Toolset
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
-def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[ScriptEntry]:
+def make_script_entries(conn: Connection, transcript: ChainTranscript, run: str) -> list[ScriptEntry]:
     """Return the run's replies as entries of a script, as `--record-responses` writes them."""
     found = list[ScriptEntry]()
     filled = Counter[tuple[str, str]]()
-    for agent, role, ordinal, record, finish_reason, problem, *tokens in recorded_replies(conn, run):
+    for agent, role, ordinal, record, finish_reason, problem, *tokens in read_recorded_replies(conn, run):
         for unfilled in range(filled[agent, role], ordinal):  # of the run before, or without a reply
             found.append(ScriptEntry(role=role, agent=agent, ordinal=unfilled, usage=Usage()))
         filled[agent, role] = ordinal + 1
@@ -74,7 +79,7 @@ class Record(NamedTuple):
     undone: Mapping[str, Sequence[str]]
     """Record → the notes about undone files that follow it."""
     results: Mapping[str, ToolResult]
-    """Of `results_of`."""
+    """Of `read_results_without_intent`."""
     hooks: "RecordedHooks"
 
 
@@ -88,13 +93,13 @@ def record_of(services: DriveServices, hooked: str) -> Record:
     for parent, message in messages:
         if text := message.part(UNDONE):
             undone.setdefault(parent, []).append(text)
-    return Record(context_of(messages), undone, results_of(journal), hooks)
+    return Record(read_context(messages), undone, read_results_without_intent(journal), hooks)
 
 
-def recorded_services(services: DriveServices, record: Record) -> DriveServices:
+def replace_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    services.mcp().switch_to_replay(recorded_servers(journal.conn))
+    services.mcp().switch_to_replay(read_server_replies(journal.conn))
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
@@ -102,7 +107,7 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
         None,
         hash_prompts("context"),
     )
-    transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
+    transcript.recorded = partial(_recorded_context_message, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
@@ -124,7 +129,9 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
 _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
-def _as_recorded(contexts: Mapping[str, Message], alike: bool, parent: str, message: Message) -> Message:
+def _recorded_context_message(
+    contexts: Mapping[str, Message], alike: bool, parent: str, message: Message
+) -> Message:
     """Replace a context message (workspace, repository, date) by the recorded one.
 
     `contexts`: by the record before. Without `alike`, the prompts that make it have changed since, so its structured
@@ -144,7 +151,7 @@ class Context(NamedTuple):
     """Whether the model was told of a git repository."""
 
 
-def context_of(messages: Iterable[tuple[str, Message]]) -> Context:
+def read_context(messages: Iterable[tuple[str, Message]]) -> Context:
     """Return what messages tell of the context. `messages`: each with the record before it."""
     found, memory, in_git = dict[str, Message](), set[str](), False
     for parent, message in messages:
@@ -188,24 +195,24 @@ class RecordedJournal(SqlJournal):
         if row is None or row.state != "done":
             super().finish(key, call, result)
 
-    def _untold(self, head: str) -> list[tuple[int, str]]:
+    def _list_untold_undos(self, head: str) -> list[tuple[int, str]]:
         """What the recorded conversation tells there."""
         return [(0, text) for text in self.recorded.get(head, ())]
 
 
-def results_of(journal: SqlJournal) -> dict[str, ToolResult]:
+def read_results_without_intent(journal: SqlJournal) -> dict[str, ToolResult]:
     """Results of calls that never ran, to tell what was wrong with them; by call without its attempt."""
     found: dict[str, ToolResult] = {}
-    for message, index, attempt in never_begun(journal.conn, journal.run):
+    for message, index, attempt in list_calls_without_intent(journal.conn, journal.run):
         key = CallKey(message=message, index=index, attempt=attempt)
         call = journal.call(key)
         row = journal.find(key, call)
         if row is not None and row.result is not None:
-            found[_name(call)] = row.result
+            found[_call_identity(call)] = row.result
     return found
 
 
-def _name(call: CallView) -> str:
+def _call_identity(call: CallView) -> str:
     return json.dumps([call.id, call.name, call.args])
 
 
@@ -245,7 +252,7 @@ class RecordedToolset:
         return None
 
     def _error(self, call: CallView) -> dict[str, Any]:
-        result = self.results.get(_name(call))
+        result = self.results.get(_call_identity(call))
         return dict(result.error or {}) if result else {}
 
 
@@ -260,16 +267,17 @@ class RecordedHooks:
 
     def __post_init__(self) -> None:
         self._replies: dict[tuple[str, str], list[list[SourcedReply]]] = {}
-        rows = recorded_hooks(self.conn)
+        rows = read_recorded_hooks(self.conn)
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
             replies = [
-                SourcedReply(name, source, self._reply(text, file)) for *_, name, source, text, file in firing
+                SourcedReply(name, source, self._load_reply(text, file))
+                for *_, name, source, text, file in firing
             ]
             self._replies.setdefault((event, subject), []).append(replies)
         checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
         self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]
 
-    def _reply(self, text: str | None, file: str | None) -> Reply:
+    def _load_reply(self, text: str | None, file: str | None) -> Reply:
         return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
 
     def checks(self, real: Checks) -> "RecordedChecks":
@@ -349,7 +357,7 @@ class Seen:
                 over = later.setdefault(step.step, set())
                 keys = step.keys
                 if not keys and step.step in lone:
-                    keys = _changed(states.get(step.step - 1, {}), values)
+                    keys = _changed_keys(states.get(step.step - 1, {}), values)
                 known = {key: values[key] for key in keys if key in values and key not in over}
                 label = {"label": step.route} if step.route and step.keys else {}
                 written = _Written({**known, **label}, over.isdisjoint({*keys} - {"label"}))
@@ -363,13 +371,13 @@ class Seen:
         for name, function in nondeterministic_nodes(own).items():
             written = self._written.get(name, [])
             if function:
-                own = replace_node_when(own, name, *_again(function, written))
+                own = replace_node_when(own, name, *_make_recorded_node(function, written))
             else:
-                own = replay_subgraph(own, name, partial(_next, written))
+                own = replay_subgraph(own, name, partial(_pop_known_writes, written))
         return own
 
 
-def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
+def _changed_keys(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys changed by a part with supersteps of its own, which have separate rows."""
     changed = (key for key, value in values.items() if before.get(key, ...) != value)
     return tuple(key for key in changed if not key.startswith("branch:"))
@@ -381,7 +389,7 @@ class _Written(NamedTuple):
     """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""
 
 
-def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
+def _make_recorded_node(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
     spec = spec_of(function)
     assert spec is not None
 
@@ -394,7 +402,7 @@ def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], 
     return again, lambda: bool(written)
 
 
-def _next(written: list[_Written]) -> dict[str, Any] | None:
+def _pop_known_writes(written: list[_Written]) -> dict[str, Any] | None:
     """None: not everything the part wrote is known, so it must run."""
     found = written.pop(0) if written else None
     return found.keys if found and found.whole else None

@@ -23,7 +23,7 @@ FORMAT = "interlock-run-1"
 def record_of(home: Path, run: RunRow) -> dict[str, Any]:
     """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
     taken = [step for step in list_steps(home, run.run) if not is_hidden_node(step.node)]
-    whole, by_call = _diffs(home, run)
+    whole, by_call = _read_diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in list_calls(home, run.run)]
     used = costs(run, usage_by_model(home, run.run))
     known = [model["usd"] for model in used.values() if model["usd"] is not None]
@@ -40,24 +40,24 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
         "undone": [one._asdict() for one in undone(home, run.run)],
         "answered": list(list_answered_requests(home, run.run)),
         "pending_approvals": [request.fields for request in list_waiting_requests(home, run.run)],
-        "messages": _messages(home, run.run),
-        "state": _state(home, run),
+        "messages": _list_messages(home, run.run),
+        "state": _state_without_conversation(home, run),
         "diff": whole,
     }
 
 
-def _state(home: Path, run: RunRow) -> dict[str, Any]:
+def _state_without_conversation(home: Path, run: RunRow) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
     values = read_newest_state(home, run.run)
     return {} if "head" in values else mask_secrets(values, load_folder_redactor(Path(run.workspace), home))
 
 
-def _messages(home: Path, run: str) -> list[dict[str, Any]]:
+def _list_messages(home: Path, run: str) -> list[dict[str, Any]]:
     head = str(read_newest_state(home, run).get("head") or "")
     return [m.model_dump(mode="json", exclude_defaults=True) for m in read_messages_up_to(home, run, head)]
 
 
-def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
+def _read_diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
     """Diffs of the whole run, and of each call by its key; empty if a snapshot or git is missing."""
     own = [s for s in snapshots(home, run.run) if not s.inherited and s.after]
     changed = [s for s in own if s.before != s.after]

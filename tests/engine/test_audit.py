@@ -12,7 +12,7 @@ from kill_runs.scene import Scene
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store
-from interlock.engine.store import audit as audit_key
+from interlock.engine.store import audit as audited_key_text
 from interlock.engine.store.audit import AUDITED, Record, pack_audit_record
 from interlock.engine.store.integrity import head, records, verify
 
@@ -257,7 +257,7 @@ def _other(table: str, name: str) -> str:
 
 def test_a_replaced_key_is_named(home: Path) -> None:
     (home / "audit" / "key").unlink()
-    audit_key._read_key_file.cache_clear()  # as in another process
+    audited_key_text._read_key_file.cache_clear()  # as in another process
     records, (unread, told, *_) = verify(home)
     assert "audit/head" in told and "INTERLOCK_AUDIT_KEY" in unread, unread
     assert unread.startswith(f"{records} records, from record 1 (")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from interlock.engine.store import Store, queries
-from interlock.engine.store.blobs import files_named_by_any_run
-from interlock.engine.store.model_calls import UsageLedger, usage_stats
-from interlock.engine.store.queue import put_job
-from interlock.engine.store.runs import NewRun, insert_child, insert_run
+from interlock.engine.store.blobs import list_files_named_by_any_run
+from interlock.engine.store.model_calls import UsageLedger, sum_usage
+from interlock.engine.store.queue import enqueue_run
+from interlock.engine.store.runs import NewRun, insert_child_run, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.workspaces import newest_snapshot
+from interlock.engine.store.workspaces import find_newest_snapshot
 from interlock.fleet.queue_schema import create_queue_tables
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
@@ -48,7 +48,7 @@ def begin_children(store: Store, **options: Any) -> None:
     names = [f"child{number}" for number in range(10 if store.blobs else _FEW + 1)]
     with closing(store.connect()) as conn, conn.transaction():
         for name in names:
-            insert_child(conn, "top", NewRun(name, "main", "/work", name, options, {}), sealed=False)
+            insert_child_run(conn, "top", NewRun(name, "main", "/work", name, options, {}), sealed=False)
 
 
 def test_runs_are_found_among_many_names(store: Store) -> None:
@@ -68,7 +68,7 @@ def test_runs_are_found_among_many_names(store: Store) -> None:
 def test_files_are_kept_for_many_names(store: Store) -> None:
     with closing(store.connect()) as conn, conn.transaction():
         conn.insert("named_files", {"name": "run7", "run": "other"})
-        assert files_named_by_any_run(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
+        assert list_files_named_by_any_run(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
 
 
 def test_a_budget_counts_many_runs(store: Store) -> None:
@@ -76,7 +76,7 @@ def test_a_budget_counts_many_runs(store: Store) -> None:
         usage = UsageLedger(conn, "run7", 1)
         with usage.transaction():
             usage.reserve("task", "", "model", 5)
-        assert [one.tokens for one in usage.reserved(MANY)] == [5]
+        assert [one.tokens for one in usage.list_reserved_calls(MANY)] == [5]
         assert usage.answered(MANY) == []
 
 
@@ -85,9 +85,9 @@ def test_a_task_has_many_subtasks_in_one_folder(store: Store) -> None:
     begin(store, "top", repository=repository)
     begin_children(store, subtask_of="top")
     with closing(store.connect()) as conn:
-        assert usage_stats(conn, "top")["total_tokens"] == 0
+        assert sum_usage(conn, "top")["total_tokens"] == 0
         if store.blobs:
-            assert newest_snapshot(conn, "top") == ""
+            assert find_newest_snapshot(conn, "top") == ""
 
 
 def test_a_run_was_forked_often(store: Store) -> None:
@@ -95,7 +95,7 @@ def test_a_run_was_forked_often(store: Store) -> None:
     begin_children(store)
     with closing(store.connect()) as conn:
         snapshots = SqlSnapshots(conn, "top", StepLog(), lambda _: None, never_made)
-        assert asyncio.run(snapshots.since_start()) is None
+        assert asyncio.run(snapshots.compare_with_start()) is None
 
 
 def never_made() -> WorkspaceSnapshots:
@@ -109,5 +109,5 @@ def test_many_runs_wait_for_a_worker(store: Store) -> None:
     create_queue_tables(store.path)
     with closing(store.connect()) as conn:
         with conn.transaction():
-            put_job(conn, "run7", "fast")
-        assert [queue for queue, _ in conn.jobs.unserved(MANY, 60)] == ["fast"]
+            enqueue_run(conn, "run7", "fast")
+        assert [queue for queue, _ in conn.jobs.list_unserved_runs(MANY, 60)] == ["fast"]

@@ -13,7 +13,7 @@ from patience import until
 from interlock.engine.store import Store, select_rows
 from interlock.engine.store.connection import Connection, Rows, Values
 from interlock.engine.store.integrity import records, verify
-from interlock.engine.store.queue import put_job
+from interlock.engine.store.queue import enqueue_run
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.fleet.queue_schema import create_queue_tables
 
@@ -76,7 +76,7 @@ def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> No
             try:
                 with conn.transaction():
                     insert_run(conn, RUN)
-                    put_job(conn, RUN.run, "q")
+                    enqueue_run(conn, RUN.run, "q")
                     if fails:
                         raise KeyError
             except KeyError:

@@ -36,7 +36,7 @@ REPLIES = [says("read_file", file_path="b.txt"), {"tool_calls": [WRITE]}, {"text
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Values]]:
     """Every query, once, with its values."""
     found: dict[str, Values] = {}
-    execute, perform = Connection.execute, Connection._perform
+    execute, perform = Connection.execute, Connection._execute_write
 
     def note(sql: str, values: Values) -> None:
         if re.match(r"\s*(select|with|update|delete)\b", sql) and not re.search(QUEUED, sql):
@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Values]]:
         return perform(self, write)
 
     monkeypatch.setattr(Connection, "execute", executed)
-    monkeypatch.setattr(Connection, "_perform", performed)
+    monkeypatch.setattr(Connection, "_execute_write", performed)
     yield found
 
 

@@ -21,9 +21,9 @@ from interlock.engine.store.tables import (
     TABLES,
     Condition,
     Plus,
-    deletion,
-    insertion,
-    updating,
+    build_delete,
+    build_insert,
+    build_update,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -47,12 +47,12 @@ def test_both_databases_have_the_same_tables_and_columns(tmp_path: Path) -> None
 
 def test_a_write_names_each_column_and_condition_once() -> None:
     row = {"run": "r", "at": True}
-    made = insertion("traces", row, "replace")
+    made = build_insert("traces", row, "replace")
     assert made.sql == (
         "insert into traces (run, at) values ($1, $2) on conflict (run) do update set at = excluded.at"
     )
     assert made.values == ("r", 1), "databases have no booleans"
-    made = updating(
+    made = build_update(
         "lease", {"beat": Plus(1), "held": 0}, {"run": "r", "stop": None, "host": NOT_NULL, "pid": 7}
     )
     assert made.sql == (
@@ -60,7 +60,7 @@ def test_a_write_names_each_column_and_condition_once() -> None:
         "where run = $3 and stop is null and host is not null and pid = $4"
     )
     assert made.values == (1, 0, "r", 7)
-    made = deletion("blobs", {"name": Condition("like", "plans/%"), "part": Condition(">", 0)})
+    made = build_delete("blobs", {"name": Condition("like", "plans/%"), "part": Condition(">", 0)})
     assert (made.sql, made.values) == ("delete from blobs where name like $1 and part > $2", ("plans/%", 0))
 
 

@@ -27,8 +27,8 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.audit import Record
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign_saver import saver_for
-from interlock.engine.store.saver import Saver, raise_id_clock, status_of
+from interlock.engine.store.foreign_saver import make_saver
+from interlock.engine.store.saver import Saver, compute_run_status, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign import from_langgraph
 
@@ -59,7 +59,7 @@ def _foreign(conn: Connection) -> Saver:
     """The saver of somebody's own graph."""
     graph: Any = StateGraph(Kept)
     workflow = from_langgraph(graph.add_node(keeps).add_edge(START, "keeps"))
-    return saver_for(workflow, conn, StepLog(), SqlApprovals(conn, "r"), Path())
+    return make_saver(workflow, conn, StepLog(), SqlApprovals(conn, "r"), Path())
 
 
 SLOW = ((Saver, "postgresql", False), (_foreign, "postgresql", True))
@@ -168,7 +168,7 @@ def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
     ],
 )
 def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert status_of(values, "status") == expected
+    assert compute_run_status(values, "status") == expected
 
 
 def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connection) -> None:
@@ -182,8 +182,8 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
         return other.execute("select count(*) from checkpoints").fetchone()[0], step
 
     class Spying(Saver):
-        def _move_run(self, *args: Any, **how: Any) -> None:
-            super()._move_run(*args, **how)
+        def _update_run(self, *args: Any, **how: Any) -> None:
+            super()._update_run(*args, **how)
             seen.append(look())
 
     Spying(conn).put(ROOT, empty_checkpoint(), {"source": "loop", "step": 4}, {})

@@ -10,7 +10,7 @@ from databases import IN_POSTGRESQL
 
 from interlock.engine.read import list_runs
 from interlock.engine.store import ADDRESS, Store, select_rows
-from interlock.engine.store.integrity import unreadable
+from interlock.engine.store.integrity import find_unreadable_rows
 from interlock.engine.store.steps import StepRow
 from interlock.engine.store.tables import TABLES
 
@@ -23,7 +23,7 @@ def test_every_table_is_in_the_registry_with_its_columns(store: Store) -> None:
         for table in TABLES:
             columns = {column.name for column in conn.columns(table.name)}
             assert {table.owner, *table.key, *table.holds} <= columns, table.name
-        assert list(unreadable(conn, store.outputs)) == []
+        assert list(find_unreadable_rows(conn, store.outputs)) == []
 
 
 def test_stores_of_every_process_are_where_the_tests_want_them(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from interlock.engine.read import list_runs
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
-from interlock.engine.travel.replay import Point, divergence, recorded_run
+from interlock.engine.travel.replay import Point, divergence, load_recorded_run
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import cached_session_graph
 
@@ -122,16 +122,16 @@ def test_a_replay_goes_no_further_than_asked_and_one_that_is_stopped_says_so(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
 ) -> None:
     run = desk.run().run
-    last = recorded_run(desk.home, run)[2][-1].step
-    reached, old = list[int](), replay._End._at  # pyright: ignore[reportPrivateUsage]
+    last = load_recorded_run(desk.home, run)[2][-1].step
+    reached, old = list[int](), replay._ReplayEnd._stop_at_last_step  # pyright: ignore[reportPrivateUsage]
 
-    def at(end: replay._End, step: int) -> None:  # pyright: ignore[reportPrivateUsage]
+    def at(end: replay._ReplayEnd, step: int) -> None:  # pyright: ignore[reportPrivateUsage]
         reached.append(step)
         if is_stopped and step == 3:
             os.kill(os.getpid(), signal.SIGINT)
         old(end, step)
 
-    monkeypatch.setattr(replay._End, "_at", at)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(replay._ReplayEnd, "_stop_at_last_step", at)  # pyright: ignore[reportPrivateUsage]
     told = desk("replay", run, *([] if is_stopped else ["--until", "3"]))
     assert 3 <= max(reached) < last
     if is_stopped:
@@ -207,7 +207,7 @@ _OTHERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("key", _OTHERS)
 def test_one_value_that_differs_in_a_late_step_is_found(desk: Desk, key: str) -> None:
     run = desk.run().run
-    late = recorded_run(desk.home, run)[2][-3].step
+    late = load_recorded_run(desk.home, run)[2][-3].step
     (saved,) = [one for one in list_root_checkpoints(desk.home, run) if one.step == late]
     checkpoint = Serde().loads_typed((saved.kind, saved.saved))
     checkpoint["channel_values"][key] = _OTHERS[key](checkpoint["channel_values"][key])

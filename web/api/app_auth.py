@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from interlock.engine.client.api_rows import Served
+from interlock.engine.client.api_rows import ApiRow
 from interlock.state.errors import as_bug_error
 from interlock.web.endpoints import (
     RefusedError,
@@ -49,7 +49,7 @@ class Visibility:
     filters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Resource → what its metadata must have."""
 
-    def includes(self, resource: str, row: Served) -> bool:
+    def includes(self, resource: str, row: ApiRow) -> bool:
         owner = self.app is None or row.body.get("app", "") == self.app
         return owner and matches_auth_filter(self.filters.get(resource) or {}, row.body.get("metadata") or {})
 
@@ -59,7 +59,7 @@ VISIBILITY: ContextVar[Visibility] = ContextVar("SIGHT", default=_OF_SERVER)
 """Of a request. The server itself sees all."""
 
 
-def is_visible(resource: str, row: Served) -> bool:
+def is_visible(resource: str, row: ApiRow) -> bool:
     return VISIBILITY.get().includes(resource, row)
 
 
@@ -73,7 +73,7 @@ def can_see_graph(graph: str) -> bool:
     return graphs is None or graph in graphs
 
 
-def can_see_system_assistant(assistant: Served) -> bool:
+def can_see_system_assistant(assistant: ApiRow) -> bool:
     """Return whether a request sees the assistant that a workflow is: it belongs to nobody."""
     filters = VISIBILITY.get().filters
     return matches_auth_filter(filters.get("assistants") or {}, assistant.body.get("metadata") or {})

@@ -44,26 +44,28 @@ class Assistants:
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, summary: str) -> api_rows.Served:
+    def _system_assistant(self, graph: str, summary: str) -> api_rows.ApiRow:
         kept = {
             "graph_id": graph,
             "name": graph,
             "description": summary or None,
             "metadata": {"created_by": "system"},
         }
-        return api_rows.Served(
+        return api_rows.ApiRow(
             assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
         )
 
-    def list_visible_assistants(self) -> list[api_rows.Served]:
+    def list_visible_assistants(self) -> list[api_rows.ApiRow]:
         """Return the assistants that a request sees, the newest first."""
         system = [
             self._system_assistant(graph, about) for graph, about in self._visible_graph_summaries().items()
         ]
-        made = [one for one in api_rows.all_served(self.home, "assistant") if is_visible("assistants", one)]
+        made = [
+            one for one in api_rows.list_api_rows(self.home, "assistant") if is_visible("assistants", one)
+        ]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, id_or_graph: object) -> api_rows.Served:
+    def find_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
         text = str(id_or_graph)
         try:
@@ -82,13 +84,13 @@ class Assistants:
                 return self._system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
-    def require_assistant(self, id_or_graph: object) -> api_rows.Served:
+    def require_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant of a run. Raises `RefusedError`."""
         if not id_or_graph:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
         return self.find_assistant(id_or_graph)
 
-    def assistant_json(self, assistant: api_rows.Served) -> dict[str, Any]:
+    def assistant_json(self, assistant: api_rows.ApiRow) -> dict[str, Any]:
         return {
             "assistant_id": assistant.id,
             "graph_id": assistant.body["graph_id"],
@@ -107,7 +109,7 @@ class Assistants:
     async def get_assistant(self, request: Request) -> Response:
         return json_response(self.assistant_json(self._assistant_from_path(request)))
 
-    def _assistant_from_path(self, request: Request) -> api_rows.Served:
+    def _assistant_from_path(self, request: Request) -> api_rows.ApiRow:
         name = request.path_params["assistant"]
         try:
             UUID(name)
@@ -120,7 +122,7 @@ class Assistants:
                 return found
         raise NotFoundError(f"Assistant {name} not found")
 
-    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[api_rows.Served]:
+    def _list_matching_assistants(self, body: Mapping[str, Any]) -> list[api_rows.ApiRow]:
         graph, name = body.get("graph_id"), str(body.get("name") or "").lower()
         return [
             one
@@ -165,7 +167,7 @@ class Assistants:
         kept["versions"] = [{**kept, "at": time.time()}]
         return json_response(self.assistant_json(api_rows.serve(self.home, "assistant", name, kept)))
 
-    def _require_editable_assistant(self, request: Request) -> api_rows.Served:
+    def _require_editable_assistant(self, request: Request) -> api_rows.ApiRow:
         found = self._assistant_from_path(request)
         if api_rows.served(self.home, "assistant", found.id) is None:
             name = found.body["name"]
@@ -193,14 +195,14 @@ class Assistants:
         name = self._require_editable_assistant(request).id
         if request.query_params.get("delete_threads") == "true":
             await self._threads.remove_matching_threads({"assistant_id": name})
-        api_rows.unserve(self.home, "assistant", name)
+        api_rows.remove_api_row(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def list_versions(self, request: Request) -> Response:
         found, given = self._assistant_from_path(request), await read_json_body(request)
         shown = [
             {
-                **self.assistant_json(api_rows.Served(found.id, "", "", one, found.at)),
+                **self.assistant_json(api_rows.ApiRow(found.id, "", "", one, found.at)),
                 "created_at": iso_time(one.get("at", found.at)),
             }
             for one in found.body["versions"]
@@ -218,7 +220,7 @@ class Assistants:
         api_rows.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return json_response(self.assistant_json(self.find_assistant(found.id)))
 
-    def _compile_assistant_graph(self, assistant: api_rows.Served) -> tuple[Pipeline, Any]:
+    def _compile_assistant_graph(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
         found = self.client.load_workflow(assistant.body["graph_id"]).with_config(config)

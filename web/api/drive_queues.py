@@ -57,8 +57,8 @@ class DriveQueues:
         self._turns = RateLimits(self.client.options)
 
     async def enqueue_drive(
-        self, body: Mapping[str, Any], thread: api_rows.Served, person: Person, is_protocol: bool = False
-    ) -> api_rows.Served:
+        self, body: Mapping[str, Any], thread: api_rows.ApiRow, person: Person, is_protocol: bool = False
+    ) -> api_rows.ApiRow:
         """Put a drive in its thread's lane. Raises `RefusedError`, and then leaves nothing behind."""
         kept, delay = await self.build_drive_row_and_delay(body, thread, person, is_protocol)
         await self._apply_multitask_strategy(thread, kept["multitask_strategy"])
@@ -76,7 +76,7 @@ class DriveQueues:
         return made
 
     async def build_drive_row_and_delay(
-        self, body: Mapping[str, Any], thread: api_rows.Served, person: Person, is_protocol: bool = False
+        self, body: Mapping[str, Any], thread: api_rows.ApiRow, person: Person, is_protocol: bool = False
     ) -> tuple[dict[str, Any], float]:
         """Return what a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
         standing = (
@@ -116,7 +116,7 @@ class DriveQueues:
         }, max(0.0, float(body.get("after_seconds") or 0))
 
     async def _wait_for_thread_standing(
-        self, thread: api_rows.Served, body: Mapping[str, Any]
+        self, thread: api_rows.ApiRow, body: Mapping[str, Any]
     ) -> ThreadStanding:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
         waits: list[threads.WaitingRequest] = []
@@ -133,7 +133,7 @@ class DriveQueues:
         same = self.assistants.require_assistant(body.get("assistant_id")).id == known
         return ThreadStanding(frozenset(one.interrupt for one in waits), same)
 
-    async def _apply_multitask_strategy(self, thread: api_rows.Served, strategy: object) -> None:
+    async def _apply_multitask_strategy(self, thread: api_rows.ApiRow, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
         busy = [one for one in self.threads.list_drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
@@ -191,7 +191,7 @@ class DriveQueues:
                     one, error if isinstance(error, InterlockError) else as_bug_error(error)
                 )
 
-    def _record_drive_failure(self, drive: api_rows.Served, error: InterlockError) -> None:
+    def _record_drive_failure(self, drive: api_rows.ApiRow, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
         now = api_rows.served(self.home, "drive", drive.id)
@@ -200,7 +200,7 @@ class DriveQueues:
         api_rows.change(self.home, "drive", drive.id, {"status": "error", "error": about})
         end_stream_file(self.home, drive.id, None if drive.id in self._stopping else about)
 
-    async def _run_drive(self, drive: api_rows.Served) -> None:
+    async def _run_drive(self, drive: api_rows.ApiRow) -> None:
         """Drive one, until it has ended."""
         if not self.is_drive_unfinished(drive.id):  # it was cancelled while it waited
             return
@@ -261,7 +261,7 @@ class DriveQueues:
         about = {"status": "running", "before": step_before, "process": process, "begun": False}
         api_rows.change(self.home, "drive", drive, about, run)
 
-    def _drive_options(self, drive: api_rows.Served, is_new_run: bool) -> Options:
+    def _drive_options(self, drive: api_rows.ApiRow, is_new_run: bool) -> Options:
         kwargs = drive.body["kwargs"]
         both = {**kwargs["context"], **kwargs["config"].get("configurable", {})}
         given = {k: v for k, v in both.items() if not k.startswith("__") and k not in _RESERVED_KEYS}
@@ -270,7 +270,7 @@ class DriveQueues:
         options = replace(self.client.options, context=given, door="program", **here)
         return options if is_new_run else replace(options, workspace=None, approval_mode=None, mode=None)
 
-    async def _fork_at_checkpoint(self, thread: api_rows.Served, row: RunRow, checkpoint: str) -> RunRow:
+    async def _fork_at_checkpoint(self, thread: api_rows.ApiRow, row: RunRow, checkpoint: str) -> RunRow:
         """Return a fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
@@ -290,7 +290,7 @@ class DriveQueues:
         return found is not None and found.body["status"] in BUSY
 
     async def stop_drive(
-        self, drive: api_rows.Served, *, rollback: bool = False, why: str = "DELETE"
+        self, drive: api_rows.ApiRow, *, rollback: bool = False, why: str = "DELETE"
     ) -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
         asked for it, or a sentence, for programs."""
@@ -321,7 +321,7 @@ class DriveQueues:
         if rollback:
             await self._roll_back_thread(drive, about)
 
-    async def _roll_back_thread(self, one: api_rows.Served, error: Mapping[str, str]) -> None:
+    async def _roll_back_thread(self, one: api_rows.ApiRow, error: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
         now = api_rows.served(self.home, "drive", one.id)
         if now is None:
@@ -329,16 +329,16 @@ class DriveQueues:
         fresh = ""
         if now.run and (before := now.body.get("before")) is not None:
             fresh = await self._fork_run_in_place(now.run, before)
-        api_rows.unserve(self.home, "drive", one.id)
+        api_rows.remove_api_row(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.threads.list_drives(one.thread)][:1]
         taken_back = {"error": error, "drives": before_it} if not now.body.get("unbegun") else None
         api_rows.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
 
     def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
-        found = api_rows.all_served(self.home, "drive")
+        found = api_rows.list_api_rows(self.home, "drive")
         busy = [one for one in found if one.body["status"] in BUSY]
-        of_people = api_rows.all_served(self.home, "prompt")
+        of_people = api_rows.list_api_rows(self.home, "prompt")
         self._turns.release_turns_except([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
@@ -356,7 +356,7 @@ class DriveQueues:
         row = self.client.find_exact_run(run)
         return row is not None and row.status == "running"
 
-    async def _wait_for_adopted_drive(self, drive: api_rows.Served) -> None:
+    async def _wait_for_adopted_drive(self, drive: api_rows.ApiRow) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[drive.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*drive.body.get("process", _NOBODY))
@@ -372,7 +372,7 @@ class DriveQueues:
         else:
             api_rows.change(self.home, "drive", drive.id, {"status": "pending"})
 
-    def _requeue_killed_drive(self, drive: api_rows.Served) -> bool:
+    def _requeue_killed_drive(self, drive: api_rows.ApiRow) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
         row, deaths = (
             self.client.find_exact_run(drive.run) if drive.run else None,
@@ -390,7 +390,7 @@ class DriveQueues:
         )
         return True
 
-    def _has_run_taken_input(self, drive: api_rows.Served) -> bool:
+    def _has_run_taken_input(self, drive: api_rows.ApiRow) -> bool:
         """Return whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
         if (before := drive.body.get("before")) is None:
             return True

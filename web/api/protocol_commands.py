@@ -97,7 +97,7 @@ class ProtocolCommands:
         return {"run_id": (await self.queues.enqueue_drive(given, thread, person, is_protocol=True)).id}
 
     async def _answer_interrupts(
-        self, thread: api_rows.Served, params: Mapping[str, Any], person: Person
+        self, thread: api_rows.ApiRow, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
@@ -167,7 +167,7 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive_events(self, drive: api_rows.Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive_events(self, drive: api_rows.ApiRow) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.build_protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""

@@ -40,7 +40,7 @@ class Runs:
         self._client, self._home = queues.client, queues.home
         self._others: set[asyncio.Task[None]] = set()
 
-    def run_json(self, drive: api_rows.Served) -> dict[str, Any]:
+    def run_json(self, drive: api_rows.ApiRow) -> dict[str, Any]:
         """Return a drive as programs read it."""
         hidden = ("protocol", "graph_id", "checkpoint")
         kwargs = {key: value for key, value in drive.body["kwargs"].items() if key not in hidden}
@@ -53,7 +53,7 @@ class Runs:
             "updated_at": iso_time(drive.body.get("updated", drive.at)),
         }
 
-    def drive_from_path(self, request: Request) -> api_rows.Served:
+    def drive_from_path(self, request: Request) -> api_rows.ApiRow:
         """Return the drive that the address names. Raises `RefusedError`."""
         parse_uuid(thread := request.path_params["thread"], "thread")
         found = api_rows.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
@@ -61,14 +61,14 @@ class Runs:
             raise NotFoundError("Run not found")
         return found
 
-    def _is_drive_visible(self, drive: api_rows.Served) -> bool:
+    def _is_drive_visible(self, drive: api_rows.ApiRow) -> bool:
         thread = api_rows.served(self._home, "thread", drive.thread)
         return thread is None or is_visible("threads", thread)
 
     def resume_abandoned_runs(self) -> None:
         """Go on with what an earlier server left."""
         self.queues.resume_abandoned_drives()
-        for thread in api_rows.all_served(self._home, "thread"):
+        for thread in api_rows.list_api_rows(self._home, "thread"):
             if thread.body.get("temporary"):
                 for one in self.threads.list_drives(thread.id):
                     self._schedule_temporary_removal(thread, one)
@@ -77,12 +77,12 @@ class Runs:
 
     async def _enqueue_from_request(
         self, request: Request
-    ) -> tuple[api_rows.Served, dict[str, Any], api_rows.Served]:
+    ) -> tuple[api_rows.ApiRow, dict[str, Any], api_rows.ApiRow]:
         given = await read_json_body(request)
         thread = self.find_or_make_thread(request.path_params.get("thread"), given)
         return thread, given, await self.queues.enqueue_drive(given, thread, request.state.person)
 
-    def find_or_make_thread(self, thread_id: str | None, body: Mapping[str, Any]) -> api_rows.Served:
+    def find_or_make_thread(self, thread_id: str | None, body: Mapping[str, Any]) -> api_rows.ApiRow:
         """Return the thread that a drive is for; without a name, one for it alone. A new one has no row yet.
 
         Raises `RefusedError`.
@@ -120,7 +120,7 @@ class Runs:
         return json_response(found)
 
     def _follow_drive_pieces(
-        self, drive: api_rows.Served, after_number: int = -1, only_new: bool = False
+        self, drive: api_rows.ApiRow, after_number: int = -1, only_new: bool = False
     ) -> AsyncIterator[drive_streams.EventPiece | None]:
         return drive_streams.follow_event_pieces(
             self._home, drive.id, lambda: self.queues.is_drive_unfinished(drive.id), after_number, only_new
@@ -138,7 +138,7 @@ class Runs:
         return drive_streams.EventStreamResponse(found, headers, gone)
 
     def _disconnect_callback(
-        self, drive: api_rows.Served, stop_wanted: bool
+        self, drive: api_rows.ApiRow, stop_wanted: bool
     ) -> Callable[[], Awaitable[None]] | None:
         """Return what stops a drive when its reader is gone, if that `stop_wanted` it."""
         return partial(self.queues.stop_drive, drive, why=_LEFT) if stop_wanted else None
@@ -153,24 +153,24 @@ class Runs:
 
         return self._waiting_response(await_result(), made, given.get("on_disconnect") == "cancel")
 
-    def _waiting_response(self, work: Any, drive: api_rows.Served, stop_on_disconnect: bool) -> Response:
+    def _waiting_response(self, work: Any, drive: api_rows.ApiRow, stop_on_disconnect: bool) -> Response:
         found, headers = drive_streams.stream_spaces_until_result(work), _location_headers(drive, "join")
         gone = self._disconnect_callback(drive, stop_on_disconnect)
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
-    async def _await_drive_result(self, drive: api_rows.Served) -> Any:
+    async def _await_drive_result(self, drive: api_rows.ApiRow) -> Any:
         found = await drive_streams.read_final_values_or_error(
             drive_streams.join_event_pieces(self._follow_drive_pieces(drive))
         )
         return await self._read_thread_values(drive) if found is None else found
 
-    async def _read_thread_values(self, drive: api_rows.Served) -> Any:
+    async def _read_thread_values(self, drive: api_rows.ApiRow) -> Any:
         thread = self.threads.find_thread(drive.thread)
         found = await asyncio.to_thread(self.threads.thread_json, thread)
         asked = [item for items in read_object_field(found, "interrupts").values() for item in items]
         return {"__interrupt__": asked} if asked else read_object_field(found, "values")
 
-    def _schedule_temporary_removal(self, thread: api_rows.Served, drive: api_rows.Served) -> None:
+    def _schedule_temporary_removal(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
         if thread.body.get("temporary"):
             self._run_in_background(self._remove_temporary_thread(thread, drive))
 
@@ -179,7 +179,7 @@ class Runs:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
 
-    async def _remove_temporary_thread(self, thread: api_rows.Served, drive: api_rows.Served) -> None:
+    async def _remove_temporary_thread(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
         """Remove what a run without a thread leaves."""
         if not thread.body.get("temporary"):
             return
@@ -190,7 +190,7 @@ class Runs:
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove_run, run)
         self.threads.remove_drive(drive)
-        api_rows.unserve(self._home, "thread", thread.id)
+        api_rows.remove_api_row(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
         thread, given = self.threads.find_thread(request.path_params["thread"]), request.query_params
@@ -254,7 +254,7 @@ class Runs:
         )
 
     async def _stream_thread_events(
-        self, thread: api_rows.Served, modes: frozenset[str]
+        self, thread: api_rows.ApiRow, modes: frozenset[str]
     ) -> AsyncIterator[bytes]:
         seen = {one.id for one in self.threads.list_drives(thread.id) if one.body["status"] not in BUSY}
         silent, of_runs = 0.0, frozenset[str]() if "run_modes" in modes else frozenset({"metadata"})
@@ -308,7 +308,7 @@ class Runs:
         thread = parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else ""
         there = [
             one
-            for one in api_rows.all_served(self._home, "drive", thread=thread)
+            for one in api_rows.list_api_rows(self._home, "drive", thread=thread)
             if self._is_drive_visible(one)
         ]
         if unknown := {parse_uuid(name, "run") for name in names} - {one.id for one in there}:
@@ -342,21 +342,21 @@ _LEFT = "client disconnected from the run stream (on_disconnect=cancel)"
 
 def _build_unsaved_thread(
     thread_id: str, body: Mapping[str, Any], extra_fields: Mapping[str, Any]
-) -> api_rows.Served:
+) -> api_rows.ApiRow:
     kept = {"metadata": read_object_field(body, "metadata"), **extra_fields, **ownership_fields()}
-    return api_rows.Served(thread_id, "", "", kept, time.time())
+    return api_rows.ApiRow(thread_id, "", "", kept, time.time())
 
 
-def _drive_url(drive: api_rows.Served) -> str:
+def _drive_url(drive: api_rows.ApiRow) -> str:
     return f"/threads/{drive.thread}/runs/{drive.id}"
 
 
-def _created_drive_url(request: Request, drive: api_rows.Served) -> str:
+def _created_drive_url(request: Request, drive: api_rows.ApiRow) -> str:
     """Return the address of a run that a request made; without its thread if the request names none."""
     return _drive_url(drive) if request.path_params.get("thread") else f"/runs/{drive.id}"
 
 
-def _location_headers(drive: api_rows.Served, suffix: str) -> dict[str, str]:
+def _location_headers(drive: api_rows.ApiRow, suffix: str) -> dict[str, str]:
     """Return the headers of an answer about a drive; `suffix`: how it can be had again."""
     return {"location": f"{_drive_url(drive)}/{suffix}", "content-location": _drive_url(drive)}
 

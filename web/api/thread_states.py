@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.client import Options, RunRow, threads
-from interlock.engine.client.api_rows import Served
+from interlock.engine.client.api_rows import ApiRow
 from interlock.web.api.drive_recorder import checkpoint_address, interrupt_json
 from interlock.web.api.payloads import matches_filter, read_object_field, to_json_types
 from interlock.web.api.prompt_dialect import to_langchain_messages
@@ -28,7 +28,7 @@ class ThreadStates:
         self.cached: dict[str, dict[str, Any]] = {}
         """Thread → its latest values, as of a look: looking changes no row."""
 
-    def latest_values_and_interrupts(self, thread: Served, row: RunRow, status: str) -> dict[str, Any]:
+    def latest_values_and_interrupts(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
         """Return values and interrupts as they were when a drive last ended."""
         latest = self.newest_known_values(thread)
         if status == "busy":
@@ -39,12 +39,12 @@ class ThreadStates:
                 del self.cached[next(iter(self.cached))]
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
-    def newest_known_values(self, thread: Served) -> dict[str, Any]:
+    def newest_known_values(self, thread: ApiRow) -> dict[str, Any]:
         """Return values and interrupts that were noted last; empty: none were."""
         noted, seen = read_object_field(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
 
-    def read_values_and_interrupts(self, thread: Served, row: RunRow) -> dict[str, Any]:
+    def read_values_and_interrupts(self, thread: ApiRow, row: RunRow) -> dict[str, Any]:
         """Return values and interrupts now; those before, if the types of the graph refuse the state."""
         try:
             values, interrupts = self._read_current_values_and_interrupts(row)
@@ -75,7 +75,7 @@ class ThreadStates:
         return {**values, "messages": to_langchain_messages(said)}
 
     def _snapshot_json(
-        self, thread: Served, row: RunRow, graph: threads.OpenedGraph, snapshot: Any
+        self, thread: ApiRow, row: RunRow, graph: threads.OpenedGraph, snapshot: Any
     ) -> dict[str, Any]:
         """Return a snapshot as programs read it."""
         tasks = [self._task_json(thread, row, graph, task) for task in snapshot.tasks]
@@ -99,7 +99,7 @@ class ThreadStates:
         )
 
     def _task_json(
-        self, thread: Served, row: RunRow, graph: threads.OpenedGraph, task: Any
+        self, thread: ApiRow, row: RunRow, graph: threads.OpenedGraph, task: Any
     ) -> dict[str, Any]:
         inner = task.state if hasattr(task.state, "tasks") else None
         return {
@@ -119,7 +119,7 @@ class ThreadStates:
         return not wanted or matches_filter(wanted, self.cached.get(thread_id, {}).get("values"))
 
     def read_state_json(
-        self, thread: Served, row: RunRow | None, checkpoint: Mapping[str, Any], subgraphs: bool
+        self, thread: ApiRow, row: RunRow | None, checkpoint: Mapping[str, Any], subgraphs: bool
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         if row is None:
@@ -131,7 +131,7 @@ class ThreadStates:
 
     def read_history(
         self,
-        thread: Served,
+        thread: ApiRow,
         row: RunRow,
         limit: int,
         before: Mapping[str, Any],
@@ -153,11 +153,11 @@ def _refuse_invalid_state() -> Generator[None]:
         raise RefusedError(400, str(error)) from error
 
 
-def thread_checkpoint_address(config: Any, thread: Served) -> dict[str, Any] | None:
+def thread_checkpoint_address(config: Any, thread: ApiRow) -> dict[str, Any] | None:
     found = checkpoint_address(config)
     return {**found, "thread_id": thread.id} if found else None
 
 
-def _checkpoint_address_or_none(config: Any, thread: Served) -> dict[str, Any] | None:
+def _checkpoint_address_or_none(config: Any, thread: ApiRow) -> dict[str, Any] | None:
     found = thread_checkpoint_address(config, thread)
     return found if found and "checkpoint_id" in found else None

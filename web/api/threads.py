@@ -63,19 +63,19 @@ class Threads:
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def runs_by_id(self, *threads: api_rows.Served) -> dict[str, RunRow]:
+    def runs_by_id(self, *threads: api_rows.ApiRow) -> dict[str, RunRow]:
         """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
-    def _build_thread_of_run(self, row: RunRow) -> api_rows.Served:
+    def _build_thread_of_run(self, row: RunRow) -> api_rows.ApiRow:
         about = {
             "graph_id": row.workflow,
             "assistant_id": assistant_id_of_workflow(row.workflow),
             "title": row.title,
         }
-        return api_rows.Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
+        return api_rows.ApiRow(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find_thread(self, thread_id: object) -> api_rows.Served:
+    def find_thread(self, thread_id: object) -> api_rows.ApiRow:
         """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(thread_id, "thread")
         found = api_rows.served(self.home, "thread", thread)
@@ -86,24 +86,24 @@ class Threads:
             return made
         raise NotFoundError(f"Thread {thread} not found")
 
-    def ensure_thread_row(self, thread: api_rows.Served) -> None:
+    def ensure_thread_row(self, thread: api_rows.ApiRow) -> None:
         """Give a run's thread a row of its own, where it has none."""
         if api_rows.served(self.home, "thread", thread.id) is None:
             api_rows.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def list_drives(self, thread_id: str) -> list[api_rows.Served]:
-        return api_rows.all_served(self.home, "drive", thread=thread_id)
+    def list_drives(self, thread_id: str) -> list[api_rows.ApiRow]:
+        return api_rows.list_api_rows(self.home, "drive", thread=thread_id)
 
-    def remove_drive(self, drive: api_rows.Served) -> None:
+    def remove_drive(self, drive: api_rows.ApiRow) -> None:
         """Remove a drive's row and its stream."""
-        api_rows.unserve(self.home, "drive", drive.id)
+        api_rows.remove_api_row(self.home, "drive", drive.id)
         stream_file_path(self.home, drive.id).unlink(missing_ok=True)
 
     def thread_status(
         self,
-        thread: api_rows.Served,
+        thread: api_rows.ApiRow,
         row: RunRow | None,
-        drives_by_thread: Mapping[str, list[api_rows.Served]] | None = None,
+        drives_by_thread: Mapping[str, list[api_rows.ApiRow]] | None = None,
     ) -> str:
         """Return the status of a thread. `drives_by_thread`: the drives of all threads, if the caller has them."""
         found = (
@@ -122,12 +122,12 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def thread_json(self, thread: api_rows.Served) -> dict[str, Any]:
+    def thread_json(self, thread: api_rows.ApiRow) -> dict[str, Any]:
         """Return a thread as programs read it."""
         return self._build_thread_json(thread, self._find_run_row(thread), with_values=True)
 
     def _listed_thread_json(
-        self, thread: api_rows.Served, rows: Mapping[str, RunRow], fields: frozenset[str]
+        self, thread: api_rows.ApiRow, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
         """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
         other thread."""
@@ -139,7 +139,7 @@ class Threads:
         return select_fields(found, fields)
 
     def _build_thread_json(
-        self, thread: api_rows.Served, row: RunRow | None, with_values: bool
+        self, thread: api_rows.ApiRow, row: RunRow | None, with_values: bool
     ) -> dict[str, Any]:
         status = self.thread_status(thread, row)
         changed = iso_time(_last_update_time(thread, row))
@@ -171,7 +171,7 @@ class Threads:
             error = None
         return {**found, **state, "error": error}
 
-    def record_latest_values(self, thread: api_rows.Served) -> None:
+    def record_latest_values(self, thread: api_rows.ApiRow) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._find_run_row(thread):
             self.ensure_thread_row(thread)
@@ -209,13 +209,13 @@ class Threads:
     def get_thread(self, request: Request) -> Response:
         return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
 
-    def _list_matching_threads(self, body: Mapping[str, Any]) -> list[api_rows.Served]:
+    def _list_matching_threads(self, body: Mapping[str, Any]) -> list[api_rows.ApiRow]:
         """Return the threads that programs made, as far as they are asked for."""
         names = {parse_uuid(one, "thread", 400) for one in read_string_list_field(body, "ids")}
         values = read_object_field(body, "values")
         found = [
             one
-            for one in api_rows.all_served(self.home, "thread")
+            for one in api_rows.list_api_rows(self.home, "thread")
             if is_visible("threads", one)
             and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
@@ -226,12 +226,12 @@ class Threads:
             found = [one for one in found if statuses[one.id] == status]
         return found
 
-    def _statuses_by_id(self, thread_rows: Sequence[api_rows.Served]) -> dict[str, str]:
+    def _statuses_by_id(self, thread_rows: Sequence[api_rows.ApiRow]) -> dict[str, str]:
         """Return the status of each of these threads, by its id."""
         if not thread_rows:
             return {}
-        rows, every = self.runs_by_id(*thread_rows), dict[str, list[api_rows.Served]]()
-        for one in api_rows.all_served(self.home, "drive"):
+        rows, every = self.runs_by_id(*thread_rows), dict[str, list[api_rows.ApiRow]]()
+        for one in api_rows.list_api_rows(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in thread_rows}
 
@@ -260,8 +260,8 @@ class Threads:
                 if self._states.has_matching_cached_values(one, read_object_field(body, "values"))
             )
             names = [row.run for one in fitting if (row := self._find_run_of_unnamed_thread(one))]
-        beside = api_rows.is_beside(self.home)
-        without = [one.run for one in api_rows.all_served(self.home, "thread")] if beside else None
+        beside = api_rows.are_in_own_file(self.home)
+        without = [one.run for one in api_rows.list_api_rows(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._narrow_filter_to_status(wanted, status) if (status := body.get("status")) else wanted
 
@@ -273,7 +273,7 @@ class Threads:
 
     def _find_search_page(
         self, body: Mapping[str, Any]
-    ) -> tuple[list[api_rows.Served], dict[str, RunRow], dict[str, str]]:
+    ) -> tuple[list[api_rows.ApiRow], dict[str, RunRow], dict[str, str]]:
         """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract_paths(body)
         limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
@@ -291,15 +291,15 @@ class Threads:
         names = (one if isinstance(one, str) else one.run for one in page)
         rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
         chosen = [
-            one if isinstance(one, api_rows.Served) else self._build_thread_of_run(rows[one])
+            one if isinstance(one, api_rows.ApiRow) else self._build_thread_of_run(rows[one])
             for one in page
-            if isinstance(one, api_rows.Served) or one in rows
+            if isinstance(one, api_rows.ApiRow) or one in rows
         ]
         return chosen, rows, pagination_headers(limit, offset, total)
 
     def _threads_with_sort_keys(
-        self, thread_rows: Sequence[api_rows.Served], sort_by: str
-    ) -> "list[tuple[Any, api_rows.Served | str]]":
+        self, thread_rows: Sequence[api_rows.ApiRow], sort_by: str
+    ) -> "list[tuple[Any, api_rows.ApiRow | str]]":
         """Return each of these threads with what it is sorted by."""
         if sort_by == "status":
             statuses = self._statuses_by_id(thread_rows)
@@ -314,7 +314,7 @@ class Threads:
 
     def _runs_with_sort_keys(
         self, run_filter: threads.Wanted, sort_by: str, newest_first: bool, limit: int, offset: int
-    ) -> "list[tuple[Any, api_rows.Served | str]]":
+    ) -> "list[tuple[Any, api_rows.ApiRow | str]]":
         """Return runs in their order, each with what it is sorted by."""
 
         def list_keyed(wanted: threads.Wanted, limit: int, offset: int) -> list[tuple[Any, str]]:
@@ -380,7 +380,7 @@ class Threads:
             raise RefusedError(
                 422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
             )
-        found: list[api_rows.Served] = []
+        found: list[api_rows.ApiRow] = []
         for thread in read_string_list_field(given, "thread_ids"):
             with suppress(NotFoundError):
                 found.append(self.find_thread(thread))
@@ -393,12 +393,12 @@ class Threads:
         for one in self._list_matching_threads({"metadata": metadata}):
             await self._remove_thread(one)
 
-    async def _remove_thread(self, thread: api_rows.Served) -> None:
+    async def _remove_thread(self, thread: api_rows.ApiRow) -> None:
         if self._find_run_row(thread):
             await asyncio.to_thread(self.client.remove_run, thread.run)
         for one in self.list_drives(thread.id):
             self.remove_drive(one)
-        api_rows.unserve(self.home, "thread", thread.id)
+        api_rows.remove_api_row(self.home, "thread", thread.id)
 
     async def copy_thread(self, request: Request) -> Response:
         name = parse_uuid(request.path_params["thread"], "thread", 400)
@@ -413,7 +413,7 @@ class Threads:
         made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made))
 
-    def _find_run_row(self, thread: api_rows.Served) -> RunRow | None:
+    def _find_run_row(self, thread: api_rows.ApiRow) -> RunRow | None:
         return self.client.find_exact_run(thread.run) if thread.run else None
 
     def get_state(self, request: Request) -> Response:
@@ -427,7 +427,7 @@ class Threads:
         return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
     def read_state_json(
-        self, thread: api_rows.Served, checkpoint: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
+        self, thread: api_rows.ApiRow, checkpoint: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
     ) -> Any:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         return self._states.read_state_json(thread, self._find_run_row(thread), checkpoint, subgraphs)
@@ -475,17 +475,17 @@ class Threads:
         )
 
 
-def _is_newest_drive_unstarted(drives: Sequence[api_rows.Served]) -> bool:
+def _is_newest_drive_unstarted(drives: Sequence[api_rows.ApiRow]) -> bool:
     """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _drop_unstarted_drives(drives: Sequence[api_rows.Served]) -> list[api_rows.Served]:
+def _drop_unstarted_drives(drives: Sequence[api_rows.ApiRow]) -> list[api_rows.ApiRow]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 
 
-def _last_update_time(thread: api_rows.Served, row: RunRow | None) -> float:
+def _last_update_time(thread: api_rows.ApiRow, row: RunRow | None) -> float:
     return max(thread.body.get("updated", thread.at), row.updated if row else 0)
 
 

@@ -16,7 +16,7 @@ from langgraph.runtime import get_runtime
 
 from interlock.engine import Options, run_sync
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.workspaces import note_undone
+from interlock.engine.store.workspaces import record_undone
 
 LONG = "\n".join(f"line {number} of a long output" for number in range(12_000))
 TALK: list[dict[str, Any]] = [
@@ -81,7 +81,7 @@ def make(folder: Path, run: str) -> None:
     workflow, given, place = RUNS[run]
     stopping_after(place)
     if run == "note_undone":
-        note_undone(folder / "home", run, "The user undid it")
+        record_undone(folder / "home", run, "The user undid it")
     run_sync(workflow, given, options=options(folder), run_id=run)
 
 
