@@ -41,7 +41,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: CompressInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: CompressInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "head": append_history(context.transcript, input.history),
         "model": context.model,
@@ -54,7 +54,7 @@ def enter(input: CompressInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> CompressOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> CompressOutput:
     head, snapshot = values["head"], values.get("snapshot")
     messages = context.transcript.read(head) if head else []
     return CompressOutput(
@@ -68,5 +68,11 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> CompressOutput
 
 
 PIPELINE = Pipeline(
-    "compress", build, CompressInput, CompressOutput, enter=enter, leave=leave, outcome="compress_status"
+    "compress",
+    build,
+    CompressInput,
+    CompressOutput,
+    enter=initial_state,
+    leave=build_output,
+    outcome="compress_status",
 )

@@ -35,7 +35,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "head": append_history(context.transcript, input.history),
         "prompt": context.prompt(input.prompt),
@@ -45,7 +45,7 @@ def enter(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> ContextOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ContextOutput:
     messages = context.transcript.read(values["head"])
     tools = values.get("tools")
     return ContextOutput(
@@ -60,5 +60,11 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ContextOutput:
 
 
 PIPELINE = Pipeline(
-    "context", build, ContextInput, ContextOutput, prompt_field="prompt", enter=enter, leave=leave
+    "context",
+    build,
+    ContextInput,
+    ContextOutput,
+    prompt_field="prompt",
+    enter=initial_state,
+    leave=build_output,
 )

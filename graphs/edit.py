@@ -64,7 +64,7 @@ def build() -> Graph:
 _STRINGS = ("instruction", "old_string", "new_string", "expected_replacements")
 
 
-def enter(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
     """Store content and strings as a chain record; the state holds its id."""
     source = "content" if input.file_path is None else "file"
     subject = {"content": input.content} if input.file_path is None else {"file_path": input.file_path}
@@ -81,7 +81,7 @@ def enter(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
     args = context.transcript.message(values["message"]).tool_calls[0].args
     status = values["edit_status"]
     made: dict[str, Any] = {"old_string": args["old_string"], "new_string": args["new_string"]}
@@ -111,7 +111,7 @@ PIPELINE = Pipeline(
     build,
     EditInput,
     EditOutput,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
     outcome="edit_status",
 )

@@ -40,7 +40,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(input: InitInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: InitInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "prompt": context.prompt(input.hint) if input.hint else "",
         "file": input.file or "",
@@ -51,7 +51,7 @@ def enter(input: InitInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> InitOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> InitOutput:
     answered = values["status"] in ("done", "unchanged") and values.get("reply")
     return InitOutput(
         status=values["status"],
@@ -62,5 +62,12 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> InitOutput:
 
 
 PIPELINE = Pipeline(
-    "init", build, InitInput, InitOutput, prompt_field="hint", needs_model=True, enter=enter, leave=leave
+    "init",
+    build,
+    InitInput,
+    InitOutput,
+    prompt_field="hint",
+    needs_model=True,
+    enter=initial_state,
+    leave=build_output,
 )

@@ -19,11 +19,11 @@ def build() -> Graph:
     return subagent.build(0, "investigate")
 
 
-def enter(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
     return state_with_call(INVESTIGATOR, {"objective": input.objective}, context)
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:
     meta: dict[str, Any] = dict(recorded_agent_result(values, context).meta)
     if meta["reason"] == "goal":
         report = Report.model_validate(json.loads(meta["result"]))
@@ -40,6 +40,6 @@ PIPELINE = Pipeline(
     InvestigateOutput,
     prompt_field="objective",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
 )

@@ -41,7 +41,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
     """Store the events as a chain record; the state holds its id."""
     events = Message(
         role="user",
@@ -55,7 +55,7 @@ def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
     """Recompute the verdicts: there can be thousands, too many for the state."""
     events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
     asks = values["asks"] and not values["off"]
@@ -72,4 +72,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutpu
     )
 
 
-PIPELINE = Pipeline("loop-check", build, LoopCheckInput, LoopCheckOutput, enter=enter, leave=leave)
+PIPELINE = Pipeline(
+    "loop-check", build, LoopCheckInput, LoopCheckOutput, enter=initial_state, leave=build_output
+)

@@ -97,7 +97,7 @@ def _build_command() -> Graph:
     return g
 
 
-def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
         "head": append_history(context.transcript, input.history),
@@ -107,7 +107,7 @@ def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
     error = error_of_state(values)
     answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
     # A run failed by a refusal still has an answer: what the model says about it.
@@ -158,7 +158,7 @@ PIPELINE = Pipeline(
     MainOutput,
     prompt_field="prompt",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
     follow_up=next_prompt_state,
 )

@@ -42,7 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(input: McpInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: McpInput, context: WorkflowContext) -> dict[str, Any]:
     for field in _NEEDED[input.action]:
         if not getattr(input, field):
             raise InputError(f"Input field {field!r} is missing: action {input.action!r} needs it.", field)
@@ -58,7 +58,7 @@ def enter(input: McpInput, context: WorkflowContext) -> dict[str, Any]:
     return state
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> McpOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> McpOutput:
     servers, found = values.get("servers"), values.get("found")
     return McpOutput(
         status=values["mcp_status"],
@@ -69,4 +69,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> McpOutput:
     )
 
 
-PIPELINE = Pipeline("mcp", build, McpInput, McpOutput, enter=enter, leave=leave, outcome="mcp_status")
+PIPELINE = Pipeline(
+    "mcp", build, McpInput, McpOutput, enter=initial_state, leave=build_output, outcome="mcp_status"
+)

@@ -34,7 +34,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
     head = ""
     if input.switch_to is not None:
         args = {"mode_slug": input.switch_to, "reason": input.reason}
@@ -48,7 +48,7 @@ def enter(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
     answer = context.transcript.message(values["head"]) if values.get("head") else None
     failed = answer is not None and answer.status != "success"
     listed = values.get("listed")  # a run of an earlier version has none
@@ -62,4 +62,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
     )
 
 
-PIPELINE = Pipeline("mode", build, ModeInput, ModeOutput, prompt_field="reason", enter=enter, leave=leave)
+PIPELINE = Pipeline(
+    "mode", build, ModeInput, ModeOutput, prompt_field="reason", enter=initial_state, leave=build_output
+)

@@ -22,11 +22,11 @@ def build() -> Graph:
     return g
 
 
-def enter(input: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
     return {"head": append_history(context.transcript, input.history)}
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOutput:  # noqa: ARG001 - every `leave` has this shape
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOutput:  # noqa: ARG001 - every `leave` has this shape
     return NextSpeakerOutput(
         next_speaker=values["next_speaker"] or None,
         reasoning=values["speaker_reason"],
@@ -34,4 +34,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOut
     )
 
 
-PIPELINE = Pipeline("next-speaker", build, NextSpeakerInput, NextSpeakerOutput, enter=enter, leave=leave)
+PIPELINE = Pipeline(
+    "next-speaker", build, NextSpeakerInput, NextSpeakerOutput, enter=initial_state, leave=build_output
+)

@@ -53,7 +53,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(input: PlanInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: PlanInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "prompt": context.prompt(input.prompt),
         "plan_name": input.plan_file or "",
@@ -63,7 +63,7 @@ def enter(input: PlanInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> PlanOutput:  # noqa: ARG001 - every `leave` has this shape
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> PlanOutput:  # noqa: ARG001 - every `leave` has this shape
     approved = values["status"] == "approved"
     error = values.get("error") if values["status"] == "failed" else None
     return PlanOutput(
@@ -84,6 +84,6 @@ PIPELINE = Pipeline(
     prompt_field="prompt",
     hands_over_to="main_run",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
 )

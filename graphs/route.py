@@ -26,7 +26,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
     """Default `requested_model` to the run's model, unless that is a script, which only plays the helpers."""
     asked = input.requested_model
     if "requested_model" not in input.model_fields_set and not context.model.startswith("script:"):
@@ -41,7 +41,7 @@ def enter(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> RouteOutput:  # noqa: ARG001 - every `leave` has this shape
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> RouteOutput:  # noqa: ARG001 - every `leave` has this shape
     return RouteOutput(
         model=values["chosen_model"],
         strategy=values["strategy"],
@@ -50,4 +50,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> RouteOutput:  
     )
 
 
-PIPELINE = Pipeline("route", build, RouteInput, RouteOutput, prompt_field="request", enter=enter, leave=leave)
+PIPELINE = Pipeline(
+    "route", build, RouteInput, RouteOutput, prompt_field="request", enter=initial_state, leave=build_output
+)

@@ -36,7 +36,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: SearchInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: SearchInput, context: WorkflowContext) -> dict[str, Any]:
     if input.index != "only" and not (input.query or "").strip():
         raise InputError("Input field 'query' is empty: say in words what is looked for.", "query")
     plain = input.model_dump(
@@ -46,7 +46,7 @@ def enter(input: SearchInput, context: WorkflowContext) -> dict[str, Any]:
     return {"request": context.transcript.append("", [Message(role="user", content=text)])}
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
     found = json.loads(context.transcript.message(values["found"]).text)
     return SearchOutput(status=values["search_status"], **found, error=error_of_state(values))
 
@@ -57,7 +57,7 @@ PIPELINE = Pipeline(
     SearchInput,
     SearchOutput,
     prompt_field="query",
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
     outcome="search_status",
 )

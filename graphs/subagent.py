@@ -62,7 +62,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     return g
 
 
-def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
     if input.agent not in context.agents:
         hint = did_you_mean(input.agent, context.agents)
         raise InputError(
@@ -83,7 +83,7 @@ def state_with_call(tool: str, args: dict[str, JsonValue], context: WorkflowCont
     return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput:
     meta: dict[str, Any] = dict(recorded_agent_result(values, context).meta)
     return SubagentOutput(
         status=meta["reason"],
@@ -106,6 +106,6 @@ PIPELINE = Pipeline(
     SubagentOutput,
     prompt_field="prompt",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
 )

@@ -30,7 +30,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
     text = Message(role="tool", name=replace_surrogates(input.tool), content=replace_surrogates(input.text))
     return {
         "tool": replace_surrogates(input.tool),
@@ -40,7 +40,7 @@ def enter(input: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> SummarizeOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SummarizeOutput:
     return SummarizeOutput(
         text=context.transcript.message(values.get("shortened") or values["source"]).text,
         status=cast(SummarizeStatus, values["summarize_status"]),
@@ -49,5 +49,11 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SummarizeOutpu
 
 
 PIPELINE = Pipeline(
-    "summarize", build, SummarizeInput, SummarizeOutput, prompt_field="text", enter=enter, leave=leave
+    "summarize",
+    build,
+    SummarizeInput,
+    SummarizeOutput,
+    prompt_field="text",
+    enter=initial_state,
+    leave=build_output,
 )

@@ -32,11 +32,11 @@ def build() -> Graph:
     return g
 
 
-def enter(input: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
+def initial_state(input: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
     return {"before": input.previous, "flavour": input.flavour, "has": {**input.has}}
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
     message = context.transcript.message(values["system"]) if values["system"] else None
     sections = message_sections(message) if message else []
     for section in sections:
@@ -52,4 +52,6 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOu
     )
 
 
-PIPELINE = Pipeline("system-prompt", build, SystemPromptInput, SystemPromptOutput, enter=enter, leave=leave)
+PIPELINE = Pipeline(
+    "system-prompt", build, SystemPromptInput, SystemPromptOutput, enter=initial_state, leave=build_output
+)

@@ -97,7 +97,7 @@ def _add_edges(g: Graph) -> None:
     g.together("load_mode", "build_prompt", "choose_call", "weigh", "give_up")
 
 
-def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
         "head": append_resume_note(append_history(context.transcript, input.resume), context.transcript),
@@ -109,7 +109,7 @@ def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
     transcript = context.transcript
     result = transcript.message(values["result"]).text if values.get("result") else ""
     answers = [m.text for m in transcript.read(values["head"]) if m.role == "assistant" and m.text]
@@ -135,7 +135,7 @@ PIPELINE = Pipeline(
     TaskOutput,
     prompt_field="prompt",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
     follow_up=follow_up_state,
 )

@@ -92,7 +92,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     head = append_history(context.transcript, input.history)
     calls: list[dict[str, JsonValue]] = []
     for index, call in enumerate(input.calls):
@@ -102,7 +102,7 @@ def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     return {"head": named, "approval_mode": context.approval_mode}
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     """One response per call, in call order."""
     outcomes = parse_batch_outcomes(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
@@ -114,7 +114,9 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
 
 
-PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=leave, outcome="ended")
+PIPELINE = Pipeline(
+    "tools", build, ToolsInput, ToolsOutput, enter=initial_state, leave=build_output, outcome="ended"
+)
 
 
 def _build_execute(depth: int = 0) -> Graph:

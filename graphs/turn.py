@@ -78,7 +78,7 @@ def build() -> Graph:
     return g
 
 
-def enter(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
+def initial_state(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
     head = append_history(context.transcript, input.history)
     request = to_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
@@ -95,7 +95,7 @@ def enter(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
     }
 
 
-def leave(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
+def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
     reply = values.get("reply")
     message = context.transcript.message(reply) if reply else Message(role="assistant")
     return TurnOutput(
@@ -117,7 +117,7 @@ PIPELINE = Pipeline(
     TurnOutput,
     prompt_field="request",
     needs_model=True,
-    enter=enter,
-    leave=leave,
+    enter=initial_state,
+    leave=build_output,
     outcome="turn_status",
 )

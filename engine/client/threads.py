@@ -209,7 +209,7 @@ async def update_state(
     chosen.check_writable()
     lease = await acquire_lease(store, run, wait_if_alive=False)
     bus = EventBus([], redact=prepared.redact)
-    async with open_drive(store, lease, chosen, prepared, bus, Stop()) as drive:
+    async with open_drive(store, lease, chosen, prepared, bus, Stop(), release_in_thread=True) as drive:
         config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
         made = await _write_state(drive.app, config, values, as_node)
         withdraw_open_requests(drive.conn, run)

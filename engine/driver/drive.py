@@ -255,8 +255,13 @@ async def open_drive(
     bus: EventBus,
     stop: Stop,
     substitute_services: Callable[[DriveServices], DriveServices] = lambda own: own,
+    release_in_thread: bool = False,
 ) -> AsyncGenerator[Drive]:
-    """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened."""
+    """Open a drive for the block, as `Drive`; then end what it started, and give the run back, whatever happened.
+
+    `release_in_thread`: for a server's loop, which mustn't wait for the database. A process that drives one run gives
+    it back at once: its threads may all be stuck in somebody's code.
+    """
     try:
         drive = Drive(store, lease, pipeline, prepared, bus, stop, substitute_services)
         try:
@@ -264,7 +269,10 @@ async def open_drive(
         finally:
             await await_despite_cancel(drive.close())
     finally:
-        await await_despite_cancel(asyncio.to_thread(lease.release))
+        if release_in_thread:
+            await await_despite_cancel(asyncio.to_thread(lease.release))
+        else:
+            lease.release()
 
 
 def pending_interrupts(snapshot: StateSnapshot) -> list[Interrupt]:

@@ -1,9 +1,11 @@
 """What rooms of ours register by the table of entry points, and what another package adds by the same one."""
 
+import re
 from pathlib import Path
 
 import pytest
 from commands import Run
+from folders import put
 from test_layout import MAY_IMPORT, ROOT
 
 from interlock.cli.catalog import COMMANDS, find_command
@@ -42,10 +44,8 @@ def test_every_entry_of_a_room_loads_and_every_file_is_one_of_a_room() -> None:
     files = {str(folder) for folder in found if folder.suffix != ".egg-info"}  # of an editable installation
     assert {"web", "acp", "fleet", "telemetry"} <= files <= {*MAY_IMPORT}
     ours = [one for group in GROUPS for one in find_entry_points(group) if one.value.startswith("interlock.")]
-    assert {one.module.split(".")[1] for one in ours} <= {
-        *files,
-        "cli",
-    }  # commands of a part lie with the others
+    rooms = {one.module.split(".")[1] for one in ours}
+    assert rooms <= {*files, "cli"}  # commands of a part lie with the others
     assert all(callable(one.load()) for one in ours)
 
 
@@ -76,6 +76,20 @@ def test_another_package_adds_a_command_and_a_line_of_doctor(
         run("greet", "--help")
     assert "usage: interlock greet [FLAGS]\n" in (told := capsys.readouterr().out) and "--loud" in told
     assert "greetings   none in " in run("doctor").out
+
+
+def test_the_example_of_the_page_for_packages_works(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.S)
+    about = tmp_path / "site" / "our_interlock-1.0.dist-info"
+    put(about / "METADATA", "Metadata-Version: 2.1\nName: our-interlock\nVersion: 1.0\n")
+    entries = "[interlock.commands]\nreport = our_interlock:report\n"
+    put(about / "entry_points.txt", f"{entries}[interlock.checks]\ngateway = our_interlock:check_gateway\n")
+    put(about.parent / "our_interlock.py", example)
+    monkeypatch.syspath_prepend(about.parent)
+    assert (done := run("report", "--since", "7d")).code == 0, done.err
+    assert "gateway     answers" in run("doctor").out
 
 
 def test_another_package_replaces_no_command_and_a_broken_one_is_one_line(theirs: None, run: Run) -> None:
