@@ -16,7 +16,7 @@ def seen(event, arguments):
         READ.extend(sys.modules)
 
 sys.addaudithook(seen)
-main._is_watched = lambda: True  # come back here
+main._is_traced = lambda: True  # come back here
 sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro"]
 assert main.main() == 0
 found = [name for name in READ if name.startswith((

@@ -11,7 +11,7 @@ from scripted import call
 _RUN = """
 import sys
 from interlock.cli import main
-main._is_watched = lambda: True  # come back here
+main._is_traced = lambda: True  # come back here
 sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro", "-y"]
 assert main.main() == 0
 from langsmith.utils import tracing_is_enabled

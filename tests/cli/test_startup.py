@@ -9,7 +9,7 @@ REPLIES = [{"text": "done"}]
 _RUN = """
 import gc, sys
 from interlock.cli import main
-main._is_watched = lambda: True  # come back here
+main._is_traced = lambda: True  # come back here
 sys.argv = ["interlock", "run", "main", "go", "--model", "script:replies.json"]
 assert main.main() == 0
 assert gc.isenabled() and gc.get_freeze_count() > 100_000
