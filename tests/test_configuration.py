@@ -58,7 +58,7 @@ def commands_of(config: RunConfig) -> list[str]:
         home=options.user_home,
         trusted=config.trusted,
     )
-    return [command.prompt for command in context.commands().usable.values()]
+    return [command.prompt for command in context.load_commands().usable.values()]
 
 
 def servers_of(config: RunConfig) -> list[str]:
