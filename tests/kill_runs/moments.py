@@ -54,7 +54,7 @@ class Moments:
         # Between two nodes, when the first one's writes wait for a commit.
         self._around(steps.StepLog, "ended", "the end of a node")
         self._around_async(processes.SupervisedProcesses, "run", "command")
-        self._around_async(servers.Servers, "call", "call of a server")
+        self._around_async(servers.Servers, "call_tool", "call of a server")
 
     def _around_async(self, owner: Any, name: str, what: str) -> None:
         function = getattr(owner, name)
