@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.driver.drive import Drive, DriveInput
+from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.masking import load_folder_redactor, mask_secrets
@@ -25,67 +25,34 @@ from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.runs import (
-    clear_run_error,
     find_first_task,
     read_options,
     set_run_error,
     stopped_run_error,
 )
 from interlock.engine.workflows import load_recorded_workflow
-from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load_prompt
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ToolResult, cancelled_result
-from interlock.state.deps import await_despite_cancel
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
     STOPPED,
     BusyError,
     InterlockError,
-    RunError,
     StoreError,
     exception_line,
 )
-from interlock.state.events import ErrorEvent, Init, Result
+from interlock.state.events import Result
 from interlock.state.messages import Message, unanswered_calls
 from interlock.state.run import OF_CHAIN, Limits, WorkflowOutput
 from interlock.state.text import clean_json, dict_or_empty
 from interlock.state.workflow import WorkflowContext
 
 
-async def advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
-    """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
-    begun = await first(drive)  # before its first event: whoever hears that finds the run's row
-    drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
-    for warning in drive.prepared.warnings:
-        drive.bus(ErrorEvent(severity="warning", message=warning))
-    error: Exception | None = None
-    snapshot: StateSnapshot | None = None
-    try:
-        if begun is not None or await drive.has_due_task():
-            clear_run_error(drive.conn, drive.lease.run)
-            # In a task of its own: cancelling the caller's would interrupt LangGraph in the middle of a write.
-            snapshot = await await_despite_cancel(drive.advance(begun), cancelled=drive.stop)
-    except Exception as problem:
-        error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
-    try:
-        if snapshot is None:
-            snapshot, _ = await drive.resume_input()
-        with blame_damaged_rows(drive.store.path):
-            try:
-                return _conclude_drive(drive, snapshot, error)
-            except RunError as misfit:  # the last state doesn't fit the workflow's declared output
-                return _conclude_drive(drive, snapshot, misfit)
-    except NodeError as refused:
-        return _conclude_drive(drive, None, error or refused)
-    except StoreError as broken:
-        return _unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
-
-
-def _conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exception | None) -> Outcome:
+def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exception | None) -> Outcome:
     """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
     run, pipeline, redact = drive.lease.run, drive.pipeline, drive.services.transcript.redact
     details = redact.redact_json(_error_fields(error, drive))
@@ -140,7 +107,7 @@ def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None
         drive.end_run()
 
 
-def _unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
+def unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
     """The outcome of a drive whose store became unusable: reported here and nowhere else."""
     run, redact = drive.lease.run, drive.prepared.redact
     return Outcome(

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from langgraph.types import StateSnapshot
+
 from interlock.engine.driver.compose import DriveServices, add_discovered_tools
 from interlock.engine.driver.decisions import is_cancelling_run, record_decisions
 from interlock.engine.driver.drive import (
@@ -22,11 +24,12 @@ from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire_stoppable_lease
 from interlock.engine.driver.notifications import WaitingNotification, announce_outcome
 from interlock.engine.driver.outcome import (
-    advance_to_outcome,
     cancelled_outcome,
     close_interrupted_prompt,
+    conclude_drive,
     outcome_of_busy_run,
     read_answered_interrupts,
+    unrecorded_outcome,
 )
 from interlock.engine.driver.run_config import (
     RunConfig,
@@ -58,6 +61,7 @@ from interlock.engine.store.runs import (
     Definition,
     NewRun,
     check_run_id,
+    clear_run_error,
     find_innermost_waiting_subtask,
     find_outermost_waiting_task,
     find_waiting_parent_task,
@@ -71,9 +75,12 @@ from interlock.engine.store.runs import (
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register_pipeline
+from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import hash_prompts
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, UserError
+from interlock.state.deps import await_despite_cancel
+from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, RunError, StoreError, UserError
+from interlock.state.events import ErrorEvent, Init
 from interlock.state.run import WorkflowInput
 from interlock.state.text import replace_surrogates
 
@@ -393,7 +400,7 @@ async def _drive_under_lease(
                 if placed := prepared.options.placed:
                     with drive.conn.transaction(synced=True) as conn:
                         placed(conn)
-                return await advance_to_outcome(drive, first), drive.awaited
+                return await _advance_to_outcome(drive, first), drive.awaited
 
     outcome, awaited = await driven(lease, first)
     while (
@@ -412,6 +419,35 @@ async def _drive_under_lease(
         outcome = cancelled_outcome(find_run(store.home, run), outcome)
     notice = WaitingNotification.for_new_requests(outcome, prepared, store.home, before) if is_told else None
     return await announce_outcome(outcome, bus, notice)
+
+
+async def _advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
+    """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
+    begun = await first(drive)  # before its first event: whoever hears that finds the run's row
+    drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
+    for warning in drive.prepared.warnings:
+        drive.bus(ErrorEvent(severity="warning", message=warning))
+    error: Exception | None = None
+    snapshot: StateSnapshot | None = None
+    try:
+        if begun is not None or await drive.has_due_task():
+            clear_run_error(drive.conn, drive.lease.run)
+            # In a task of its own: cancelling the caller's would interrupt LangGraph in the middle of a write.
+            snapshot = await await_despite_cancel(drive.advance(begun), cancelled=drive.stop)
+    except Exception as problem:
+        error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
+    try:
+        if snapshot is None:
+            snapshot, _ = await drive.resume_input()
+        with blame_damaged_rows(drive.store.path):
+            try:
+                return conclude_drive(drive, snapshot, error)
+            except RunError as misfit:  # the last state doesn't fit the workflow's declared output
+                return conclude_drive(drive, snapshot, misfit)
+    except NodeError as refused:
+        return conclude_drive(drive, None, error or refused)
+    except StoreError as broken:
+        return unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
 
 
 async def _resume_with_answers(drive: Drive) -> Any:
