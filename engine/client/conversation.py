@@ -120,7 +120,7 @@ class Front(Protocol):
 _LOOP_HINT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
 _RUN_FIELDS = (
     *("run", "workflow", "status", "options", "model", "answering"),
-    *("mode", "approval_mode", "looped", "_cursor", "_updated"),
+    *("mode", "approval_mode", "ended_by_loop", "_cursor", "_updated"),
 )
 """What a run beside this conversation doesn't change in it."""
 _LOOK_S = 0.4

@@ -58,7 +58,7 @@ def _place(tmp_path: Path) -> Place:
     return Place(tmp_path / "place", Scene("main", {"prompt": "go"}, [{"text": "Hello.", "delay_s": 0.3}]))
 
 
-@pytest.mark.parametrize("where", ["prepare_run", "insert_run", "_advance_shielded"])
+@pytest.mark.parametrize("where", ["prepare_run", "insert_run", "clear_run_error"])
 def test_ctrl_c_before_the_first_node_keeps_the_prompt(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
