@@ -314,7 +314,7 @@ class RecordedChecks:
     def is_test(self, path: str) -> bool:
         return CheckTable(self.command).is_test(path)
 
-    async def run_call(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
             raise RunError("The record has no further check: the replay would run one.")
         return self.ends.pop(0)
@@ -323,7 +323,7 @@ class RecordedChecks:
         return TestChanges()
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
-        return await self.run_call(key)
+        return await self.run(key)
 
 
 class NoSnapshots:
