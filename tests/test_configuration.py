@@ -58,7 +58,7 @@ def commands_of(config: RunConfig) -> list[str]:
         home=options.user_home,
         trusted=config.trusted,
     )
-    return [command.prompt for command in context.commands().usable.values()]
+    return [command.prompt for command in context.load_commands().usable.values()]
 
 
 def servers_of(config: RunConfig) -> list[str]:
@@ -121,13 +121,13 @@ KINDS: dict[str, tuple[str, str, tuple[str, str], Callable[[RunConfig], object]]
         "work/.roomodes",
         MODES,
         ("one", "two"),
-        lambda c: getattr(c.modes.get("own"), "name", ""),
+        lambda c: getattr(c.modes.find_mode("own"), "name", ""),
     ),
     "modes of the user": (
         "user/.interlock/custom_modes.yaml",
         MODES,
         ("one", "two"),
-        lambda c: getattr(c.modes.get("own"), "name", ""),
+        lambda c: getattr(c.modes.find_mode("own"), "name", ""),
     ),
     "commands": ("work/.gemini/commands/git/x.toml", COMMAND, ("one", "two"), commands_of),
     "trust": (

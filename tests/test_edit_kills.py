@@ -43,7 +43,7 @@ def test_a_file_that_somebody_else_writes_before_the_edit_does_is_left_alone(
         return await plan(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BuiltinToolset, "run", cut) if cut_off else patch.setattr(FileCalls, "plan", late)
+        patch.setattr(BuiltinToolset, "run_call", cut) if cut_off else patch.setattr(FileCalls, "plan", late)
         outcome = stage.run("edit", EDIT)
     if cut_off:
         file.write_text("zero\none\ntwo\n")
