@@ -367,11 +367,11 @@ class ClientFiles:
         self._offers = dict_or_empty(client.get("fs"))
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
-    def text(self, path: Path) -> str | None:
+    def read_text(self, path: Path) -> str | None:
         content = dict_or_empty(self._call_client("readTextFile", "fs/read_text_file", path)).get("content")
         return content if isinstance(content, str) else None
 
-    def write(self, path: Path, text: str) -> None:
+    def write_text(self, path: Path, text: str) -> None:
         self._call_client("writeTextFile", "fs/write_text_file", path, content=text)
 
     def _call_client(self, capability: str, method: str, path: Path, **params: str) -> Any:

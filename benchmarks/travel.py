@@ -68,7 +68,7 @@ def files(folder: Path) -> None:
 
     tell("a turn that edits a file", lambda: turn(str(edited.relative_to(work))))
     tell("a turn whose command changes a file", lambda: turn(""))
-    repository = folder / "home" / "snapshots" / shots.name
+    repository = shots.repository.folder
     made = (folder / f"new{number}" for number in count())
 
     def fork() -> None:

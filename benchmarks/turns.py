@@ -40,7 +40,7 @@ def drive(
     spent: list[float] = []
     resident: list[int] = []
     written: list[int] = []
-    started = StepLog.started
+    started = StepLog.record_start
 
     def noted(self: StepLog, task: str, namespace: str, node: str, workflow: str) -> None:
         started(self, task, namespace, node, workflow)
@@ -50,7 +50,7 @@ def drive(
             resident.append(_resident())
             written.append(_written())
 
-    StepLog.started = noted  # not a renderer: renderers get events in batches
+    StepLog.record_start = noted  # not a renderer: renderers get events in batches
 
     options = Options(
         home=folder / "home",

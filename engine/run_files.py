@@ -246,7 +246,7 @@ def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
     root = Path(os.path.realpath(run.workspace))
     settings = load_folder_settings(root)
     workspace = open_workspace(root, settings, home / "outputs")
-    real = workspace.readable(path)
+    real = workspace.resolve_readable(path)
     within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
     if within is None:  # a long output or a plan: none is changed by a request
         raise PathRefused(f"{path!r} is outside the run's folder.")

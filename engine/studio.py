@@ -135,10 +135,10 @@ def _resume_value(resume: Any, interrupt: str, waiting: int) -> Any:
 
 def _record_answer(drive: Drive, key: str, reply: Any) -> None:
     approvals = drive.services.deps.approvals
-    request = approvals.get(key)
-    if reply is None or request is None or approvals.answer(key) is not None:
+    request = approvals.find_request(key)
+    if reply is None or request is None or approvals.find_answer(key) is not None:
         return
-    name = approvals.ask(request)
+    name = approvals.write_request(request)
     made = decision_from_answer(WaitingRequest(name, key, request), reply)
     given = {part: getattr(made, part) for part in ("choice", "feedback", "args", "text")}
     answer = Answer.model_validate({**given, "by": "studio", "at": unix_time()})

@@ -62,7 +62,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> Compres
         history=[m.model_dump(mode="json", exclude_defaults=True) for m in messages],
         tokens_before=values["tokens_before"],
         tokens_after=values["tokens_after"],
-        snapshot=context.transcript.message(snapshot).text if snapshot else None,
+        snapshot=context.transcript.read_message(snapshot).text if snapshot else None,
         failed_at_tokens=values.get("compress_failed_at") or None,
     )
 

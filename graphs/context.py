@@ -51,7 +51,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> Context
     return ContextOutput(
         system="\n\n".join(m.text for m in messages if m.role == "system"),
         messages=[m.model_dump(mode="json", exclude_defaults=True) for m in messages if m.role != "system"],
-        tools=[DeclaredTool(**t) for t in json.loads(context.transcript.message(tools).text)]
+        tools=[DeclaredTool(**t) for t in json.loads(context.transcript.read_message(tools).text)]
         if tools
         else [],
         files=[FileOutcome(**file) for file in values["files"]],

@@ -82,13 +82,13 @@ def initial_state(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
-    args = context.transcript.message(values["message"]).tool_calls[0].args
+    args = context.transcript.read_message(values["message"]).tool_calls[0].args
     status = values["edit_status"]
     made: dict[str, Any] = {"old_string": args["old_string"], "new_string": args["new_string"]}
     if status == "created":
         made |= {"new_content": args["new_string"], "diff": _edit_diff(values, context)}
     elif status == "applied":
-        made = dict(context.transcript.message(values["result"]).tool_calls[0].args)
+        made = dict(context.transcript.read_message(values["result"]).tool_calls[0].args)
     error = values.get("error")
     return EditOutput(
         status=status,
@@ -102,7 +102,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> EditOut
 
 def _edit_diff(values: Mapping[str, Any], context: WorkflowContext) -> str:
     key = CallKey(message=values["message"], index=values["index"], attempt=values["attempt"])
-    row = context.journal.find(key, context.journal.call(key))
+    row = context.journal.find_row(key, context.journal.read_call(key))
     return row.planned.diff if row and row.planned else ""
 
 

@@ -61,7 +61,7 @@ class ForeignCallbacks(StreamingHandler):
         ):  # a part of it; threads start some, too
             return
         self._questions.begin(task)
-        self._deps.steps.started(task, namespace, node, self._workflow)
+        self._deps.steps.record_start(task, namespace, node, self._workflow)
         self._nodes[run_id] = (
             task,
             node,
@@ -80,7 +80,7 @@ class ForeignCallbacks(StreamingHandler):
         self._note_task_end(task)
         keys = [*map(str, outputs)] if isinstance(outputs, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         ms = (time.perf_counter() - started) * 1000
-        self._deps.steps.ended(task, ms, keys)
+        self._deps.steps.record_end(task, ms, keys)
         self._deps.emit(
             NodeEnd(workflow=self._workflow, node=node, checkpoint_id=checkpoint, duration_ms=round(ms, 3))
         )
@@ -95,7 +95,7 @@ class ForeignCallbacks(StreamingHandler):
             self._questions.request_raised_interrupts(task, node, error.args[0] if error.args else ())
         elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
-            self._deps.steps.failed(self._nodes[run_id][0])
+            self._deps.steps.record_failure(self._nodes[run_id][0])
         self._note_task_end(self._nodes.pop(run_id)[0])
 
     def _note_task_end(self, task: str) -> None:

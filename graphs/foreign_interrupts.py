@@ -90,14 +90,14 @@ class NodeInterrupts:
         last, times = execution.answers_given.get(asked, (-1, 0))
         if last >= 0:
             key = f"{_request_key_prefix(task, call)}{_hash_texts(task, asked, str(last))}:0"
-            request = self._deps.approvals.get(f"interrupt:{key}")
+            request = self._deps.approvals.find_request(f"interrupt:{key}")
             if request is not None and times < request.alike:
                 return last
         return last + 1
 
     def _find_answer(self, requests: Iterable[ApprovalRequest]) -> tuple[Any] | None:
         """The value of an answer, in a tuple; None: not all of the requests have one."""
-        pairs = [(request, self._deps.approvals.answer(request.key)) for request in requests]
+        pairs = [(request, self._deps.approvals.find_answer(request.key)) for request in requests]
         if not all(answer for _, answer in pairs):
             return None
         return (resume_value_of_answers(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
@@ -110,11 +110,11 @@ class NodeInterrupts:
         for number in count():
             name = earlier_interrupt_id(namespace, number)
             requests = interrupt_requests(Interrupt(item.value, name, response_schema=schema), node)
-            stored = [self._deps.approvals.get(request.key) for request in requests]
+            stored = [self._deps.approvals.find_request(request.key) for request in requests]
             if stored[0] is None:
                 return None
             same = all(
-                was and _shown_fields(was) == _shown_fields(self._deps.approvals.as_kept(now))
+                was and _shown_fields(was) == _shown_fields(self._deps.approvals.redact_request(now))
                 for was, now in zip(stored, requests, strict=True)
             )
             if same and number not in execution.earlier and (found := self._find_answer(requests)):
@@ -129,11 +129,11 @@ class NodeInterrupts:
         approvals = self._deps.approvals
         execution.raised[item.id] += 1
         for request in requests:
-            approvals.ask(request)
+            approvals.write_request(request)
         if (alike := execution.raised[item.id]) > 1:
-            approvals.stand_for(requests[0].key, alike)
+            approvals.record_alike_count(requests[0].key, alike)
         else:
-            approvals.withdraw(place, item.id)  # this call asks something else by now
+            approvals.withdraw_requests(place, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
     def request_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
@@ -148,7 +148,7 @@ class NodeInterrupts:
     def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
         approvals = self._deps.approvals
-        if isinstance(item.value, str) and approvals.get(item.value) is not None:
+        if isinstance(item.value, str) and approvals.find_request(item.value) is not None:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
@@ -161,7 +161,7 @@ class NodeInterrupts:
             item.id = _hash_texts(task, f"{_RAISED} {place} {given}", str(again))
             requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
         for request in requests:
-            self._deps.approvals.ask(request)
+            self._deps.approvals.write_request(request)
         self._executions.setdefault(task, _Execution()).raised[item.id] += 1
 
 

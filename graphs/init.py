@@ -56,7 +56,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> InitOut
     return InitOutput(
         status=values["status"],
         file=values["file"],
-        response=context.transcript.message(values["reply"]).text if answered else "",
+        response=context.transcript.read_message(values["reply"]).text if answered else "",
         error=error_of_state(values),
     )
 

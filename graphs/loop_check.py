@@ -57,7 +57,7 @@ def initial_state(input: LoopCheckInput, context: WorkflowContext) -> dict[str, 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
     """Recompute the verdicts: there can be thousands, too many for the state."""
-    events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
+    events = EVENTS.validate_json(context.transcript.read_message(values["events"]).text)
     asks = values["asks"] and not values["off"]
     found = replay_loop_events(events, values.get("judgements", []), asks, values["limit"], values["off"])
     return LoopCheckOutput(

@@ -62,8 +62,8 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> McpOutp
     servers, found = values.get("servers"), values.get("found")
     return McpOutput(
         status=values["mcp_status"],
-        servers=json.loads(context.transcript.message(servers).text) if servers else [],
-        content=context.transcript.message(found).text if found else None,
+        servers=json.loads(context.transcript.read_message(servers).text) if servers else [],
+        content=context.transcript.read_message(found).text if found else None,
         is_error=values["mcp_status"] == "failed" if found else None,
         error=error_of_state(values),
     )

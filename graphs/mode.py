@@ -49,11 +49,11 @@ def initial_state(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
-    answer = context.transcript.message(values["head"]) if values.get("head") else None
+    answer = context.transcript.read_message(values["head"]) if values.get("head") else None
     failed = answer is not None and answer.status != "success"
     listed = values.get("listed")  # a run of an earlier version has none
     return ModeOutput(
-        modes=json.loads(context.transcript.message(listed).text) if listed else [],
+        modes=json.loads(context.transcript.read_message(listed).text) if listed else [],
         current=values.get("mode") or DEFAULT,
         allowed=values.get("allowed"),
         error=ErrorInfo(type="rejected", message=answer.text)

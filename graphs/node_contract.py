@@ -86,7 +86,7 @@ def _runtime_for_node(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     tell = runtime.context.emit
     if not agent:
         return runtime if runtime.stream_writer is tell else runtime.override(stream_writer=tell)
-    deps = runtime.context.agents.scope(agent)
+    deps = runtime.context.agents.deps_of(agent)
 
     def write(event: Event) -> None:
         tell(event if event.agent else event.model_copy(update={"agent": deps.info.agent}))
@@ -139,7 +139,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
         deps, info = _deps_and_task(runtime, where)
         runtime = _runtime_for_node(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
-        deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
+        deps.steps.record_start(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
         try:
@@ -154,7 +154,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
         check_moves(where, governed, spec.moves if spec else (), state, update)
-        deps.steps.ended(info.task_id, ms, list(update))
+        deps.steps.record_end(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
         )
@@ -230,7 +230,7 @@ def wrap_router(
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _deps_and_task(runtime, router.__name__)
         if label:
-            deps.steps.routed(info.task_id, label)
+            deps.steps.record_route(info.task_id, label)
         return label
 
     return route
@@ -266,7 +266,7 @@ def wrap_sender(
                     f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
                 )
         deps, info = _deps_and_task(runtime, sender.__name__)
-        deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
+        deps.steps.record_route(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
             return otherwise or END
         return [Send(target, {**item, **handed_on}) for item in payloads]

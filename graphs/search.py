@@ -47,7 +47,7 @@ def initial_state(input: SearchInput, context: WorkflowContext) -> dict[str, Any
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
-    found = json.loads(context.transcript.message(values["found"]).text)
+    found = json.loads(context.transcript.read_message(values["found"]).text)
     return SearchOutput(status=values["search_status"], **found, error=error_of_state(values))
 
 

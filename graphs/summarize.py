@@ -42,7 +42,7 @@ def initial_state(input: SummarizeInput, context: WorkflowContext) -> dict[str, 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SummarizeOutput:
     return SummarizeOutput(
-        text=context.transcript.message(values.get("shortened") or values["source"]).text,
+        text=context.transcript.read_message(values.get("shortened") or values["source"]).text,
         status=cast(SummarizeStatus, values["summarize_status"]),
         saved_to=values["saved_to"] or None,
     )

@@ -200,7 +200,7 @@ class Wiring:
             node, here = self._nodes[name], place(runtime, name)
             reached = await self._run_in_task(name, given, here)
             if reached.targets:
-                done = here.context.steps.handed_on(_execution_info(here).task_id)
+                done = here.context.steps.hand_on_graph(_execution_info(here).task_id)
                 targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
                 break
             update = reached.updates[0]
@@ -219,10 +219,10 @@ class Wiring:
         if node.begin is None:
             return Reached((), state, [await node.run(state, runtime)])
         info, steps, started = _execution_info(runtime), runtime.context.steps, time.perf_counter()
-        steps.started(info.task_id, info.checkpoint_ns, name, "")
+        steps.record_start(info.task_id, info.checkpoint_ns, name, "")
         reached = await node.begin(state, runtime)
         if not reached.targets:
-            steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*reached.updates[0]])
+            steps.record_end(info.task_id, (time.perf_counter() - started) * 1000, [*reached.updates[0]])
         return reached
 
     async def _next_targets(
@@ -313,7 +313,7 @@ class Subgraph:
             return None
         runtime = get_runtime(Deps)
         if state[DONE] and (info := runtime.execution_info):
-            runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
+            runtime.context.steps.take_over_graph(info.task_id, info.checkpoint_ns, state[DONE])
         return Reached(state[AT], {**self._initial, **state})
 
     async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:

@@ -37,7 +37,7 @@ def initial_state(input: SystemPromptInput, context: WorkflowContext) -> dict[st
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
-    message = context.transcript.message(values["system"]) if values["system"] else None
+    message = context.transcript.read_message(values["system"]) if values["system"] else None
     sections = message_sections(message) if message else []
     for section in sections:
         ours = SECTIONS.get(section.name)

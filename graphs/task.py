@@ -111,7 +111,7 @@ def initial_state(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
     transcript = context.transcript
-    result = transcript.message(values["result"]).text if values.get("result") else ""
+    result = transcript.read_message(values["result"]).text if values.get("result") else ""
     answers = [m.text for m in transcript.read(values["head"]) if m.role == "assistant" and m.text]
     todos = values.get("todos")
     return TaskOutput(
@@ -119,7 +119,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TaskOut
         result=result,
         response=result or (answers[-1] if answers else ""),
         history=read_history(transcript, values["head"]),
-        todos=json.loads(transcript.message(todos).text) if todos else [],
+        todos=json.loads(transcript.read_message(todos).text) if todos else [],
         mode=values.get("mode", ""),
         mistakes=values.get("mistakes", 0),
         children=values.get("children", []),

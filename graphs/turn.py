@@ -97,7 +97,7 @@ def initial_state(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
     reply = values.get("reply")
-    message = context.transcript.message(reply) if reply else Message(role="assistant")
+    message = context.transcript.read_message(reply) if reply else Message(role="assistant")
     return TurnOutput(
         status=values["turn_status"],
         text=message.text,

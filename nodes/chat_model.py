@@ -191,7 +191,7 @@ class RunModel(BaseChatModel):
         # A recorded answer that couldn't be used isn't used again: the run would fail for ever.
         while reply is None or (reply.problem and reply.replayed):
             streamed = False
-            call = make_call(deps, f"{name}.{deps.steps.numbered(task, name)}")
+            call = make_call(deps, f"{name}.{deps.steps.next_number(task, name)}")
             async with aclosing(deps.models.stream(call, deps.emit)) as items:
                 async for item in items:
                     if isinstance(item, Reply):

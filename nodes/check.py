@@ -48,7 +48,7 @@ RULE, EDIT = "check", "check:edit"
 
 def append_check_rule(head: str, deps: Deps) -> str:
     """Return the head after telling the model the rule, once in a conversation."""
-    if not deps.checks.holds_tests or RULE in context_sections(head, deps):
+    if not deps.checks.must_pass_with_original_tests or RULE in context_sections(head, deps):
         return head
     text = render_prompt("run/check_rule", command=deps.checks.command)
     return deps.transcript.append(head, [_context_message(text, RULE)])
@@ -56,7 +56,7 @@ def append_check_rule(head: str, deps: Deps) -> str:
 
 def first_test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
     """Return what the model is told at its first change of a test, once in a conversation."""
-    if not deps.checks.holds_tests or EDIT in context_sections(head, deps):
+    if not deps.checks.must_pass_with_original_tests or EDIT in context_sections(head, deps):
         return []
     path = next(filter(deps.checks.is_test, paths), "")
     if not path:
@@ -87,10 +87,10 @@ def context_sections(head: str, deps: Deps) -> set[str]:
 async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command. The model gets what a failing one printed."""
     checks = runtime.context.checks
-    end = await checks.run(f"check:{requesting_task_id(runtime, 'run_check')}")
+    end = await checks.run_check(f"check:{requesting_task_id(runtime, 'run_check')}")
     match end.how:
         case "passed":
-            return {"label": "tests matter" if checks.holds_tests else "passed"}
+            return {"label": "tests matter" if checks.must_pass_with_original_tests else "passed"}
         case "not made":
             message = f"The check {checks.command!r} couldn't be run: {end.output}"
             error = {"type": "check", "message": message}
@@ -127,7 +127,7 @@ def _send_back_to_model(state: MainState, runtime: Runtime[Deps], text: str) -> 
 async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Look whether tests, and files that decide which tests run, are as they were when the run began."""
     deps = runtime.context
-    found = await deps.checks.changes()
+    found = await deps.checks.find_test_changes()
     if found.is_empty:
         return {"label": "same", "check_changes": "", "check_output": "", "check_view": ""}
     record = _store_record(deps, found.model_dump_json())
@@ -144,7 +144,9 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
     deps, changes = runtime.context, _load_changes(runtime.context, state)
-    end = await deps.checks.run_in_view(f"before:{requesting_task_id(runtime, 'run_old_tests')}", changes)
+    end = await deps.checks.run_with_original_tests(
+        f"before:{requesting_task_id(runtime, 'run_old_tests')}", changes
+    )
     if end.how != "passed":
         return {"label": "failed", "check_output": _store_record(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
@@ -154,7 +156,7 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @node(writes=("check_view",), group="hooks")
 async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
-    end = await runtime.context.checks.run_in_view(
+    end = await runtime.context.checks.run_with_original_tests(
         f"view:{requesting_task_id(runtime, 'try_view')}", TestChanges()
     )
     return {"check_view": end.how}
@@ -171,7 +173,7 @@ async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     deps, changes = runtime.context, _load_changes(runtime.context, state)
     attempt = CallKey(message=state["reply"], index=0)
     number = 1
-    while deps.approvals.answer(f"{attempt}:tests:{number}"):
+    while deps.approvals.find_answer(f"{attempt}:tests:{number}"):
         number += 1
     end = _load_check_end(deps, state)
     args: dict[str, Any] = {"command": deps.checks.command, "tests": changes.hashes}
@@ -256,9 +258,9 @@ def _store_record(deps: Deps, text: str) -> str:
 
 
 def _load_changes(deps: Deps, state: MainState) -> TestChanges:
-    return TestChanges.model_validate_json(deps.transcript.message(state["check_changes"]).text)
+    return TestChanges.model_validate_json(deps.transcript.read_message(state["check_changes"]).text)
 
 
 def _load_check_end(deps: Deps, state: MainState) -> CheckEnd | None:
     record = state.get("check_output")
-    return CheckEnd.model_validate_json(deps.transcript.message(record).text) if record else None
+    return CheckEnd.model_validate_json(deps.transcript.read_message(record).text) if record else None

@@ -126,7 +126,7 @@ async def _shorten_output(message: Message, deps: Deps) -> Message | None:
     end = "\n".join(lines)[-deps.settings.tools.truncate_at :]
     if len(end) >= len(message.text) or message.text.startswith("[Older output, shortened:"):
         return None
-    path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+    path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
     text = load_prompt("compress/old_output").text(path=str(path), lines=str(len(lines)), end=end)
     if len(text) >= len(message.text):
         return None
@@ -176,7 +176,7 @@ async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressSta
 @node(reads=(*_PART, "draft"), writes=("checked",))
 async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The model also hears what is wrong with the draft's form. Without an answer the draft stands."""
-    text = runtime.context.transcript.message(state["draft"]).text
+    text = runtime.context.transcript.read_message(state["draft"]).text
     task = [
         _nudge_message(load_prompt("compress/summarise").text()),
         Message(role="assistant", content=text),
@@ -272,7 +272,7 @@ def _usable_snapshot(state: CompressState, deps: Deps) -> str:
     for record in (state["checked"], state["draft"]):
         if record:
             try:
-                return snapshot_xml(parse_snapshot(deps.transcript.message(record).text))
+                return snapshot_xml(parse_snapshot(deps.transcript.read_message(record).text))
             except BadSnapshot:
                 continue
     return ""
@@ -314,7 +314,7 @@ def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
     ]:
         parts.append(render_prompt("compress/plan", steps="\n".join(plan)))
     if state.get("todos"):
-        todos: list[dict[str, Any]] = json.loads(deps.transcript.message(state["todos"]).text)
+        todos: list[dict[str, Any]] = json.loads(deps.transcript.read_message(state["todos"]).text)
         lines = [f"- [{todo['status']}] {todo['description']}" for todo in todos]
         parts += [render_prompt("compress/todos", todos="\n".join(lines))] if lines else []
     if waiting := deps.approvals.open_requests():

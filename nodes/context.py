@@ -40,7 +40,7 @@ async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         "label": "begun" if begun and "system-prompt" not in off else "new",
         "head": head,
         "begun": begun,
-        "previous": transcript.ids(head)[0] if ours else "",
+        "previous": transcript.record_ids(head)[0] if ours else "",
         "system": "",
         "environment": "",
         "directory": "",
@@ -158,7 +158,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     }
     prompt += shown
     if state.get("system"):
-        tokens["system-prompt"] = estimate_tokens(transcript.message(state["system"]).text)
+        tokens["system-prompt"] = estimate_tokens(transcript.read_message(state["system"]).text)
     head = state["head"]
     if not state["begun"]:
         earlier = transcript.read(head) if head else []
@@ -206,15 +206,15 @@ def _head_with_current_system_prompt(state: ContextState, runtime: Runtime[Deps]
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
         return head
-    system = transcript.message(state["system"])
-    if system == transcript.message(state["previous"]):
+    system = transcript.read_message(state["system"])
+    if system == transcript.read_message(state["previous"]):
         return head
     runtime.stream_writer(SystemPromptChanged(sections=state.get("changed") or ["replacement"]))
     return transcript.append("", [system, *transcript.read(head)[1:]], continues=head)
 
 
 def _opening_messages(state: ContextState, deps: Deps) -> list[Message]:
-    found = [(name, deps.transcript.message(state[name]).text) for name in _OPENING if state.get(name)]
+    found = [(name, deps.transcript.read_message(state[name]).text) for name in _OPENING if state.get(name)]
     parts = tuple(
         TextPart(text=text + ("\n\n" if place < len(found) else ""), section=name)
         for place, (name, text) in enumerate(found, 1)
@@ -251,7 +251,7 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {}
     known = state.get("ide_told", "") if _is_ide_shown(transcript.read(state["head"])) else ""
-    before: IdeState | None = json.loads(transcript.message(known).text) if known else None
+    before: IdeState | None = json.loads(transcript.read_message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
     text = ide_report(before, now)
@@ -266,14 +266,14 @@ def append_undone_note(head: str, deps: Deps) -> str:
     """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
     any more.
     """
-    if deps.info.agent or not (undone := deps.journal.undone(head)):
+    if deps.info.agent or not (undone := deps.journal.undos_to_tell(head)):
         return head
     content = (
         TextPart(text=render_prompt("run/undone") + "\n"),
         TextPart(text=replace_surrogates("\n".join(undone)), section=UNDONE),
     )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
-    deps.journal.tell_undone(head, told)
+    deps.journal.record_undos_told(head, told)
     return told
 
 
@@ -285,7 +285,7 @@ def has_editor(state: TurnState | ContextState, deps: Deps) -> bool:
 def current_ide_state(state: TurnState | ContextState, deps: Deps) -> IdeState:
     """The editor's current state. Raises `ConfigError`."""
     record = state.get("ide_given", "")
-    return deps.context.ide_state(deps.transcript.message(record).text if record else "")
+    return deps.context.ide_state(deps.transcript.read_message(record).text if record else "")
 
 
 def record_ide_state(now: IdeState, transcript: Transcript) -> str:

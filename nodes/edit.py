@@ -91,13 +91,13 @@ class Edit:
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown_path, self.text, self.strings.old, self.strings.new, self.strings.expected_count)
-        return await run_in_thread(lambda stop: find(*texts, work=WorkBudget(check=stop.check)))
+        return await run_in_thread(lambda stop: find(*texts, work=WorkBudget(check=stop.raise_if_stopped)))
 
     async def place_corrected(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(
-            lambda stop: place_corrected_edit(*texts, work=WorkBudget(check=stop.check))
+            lambda stop: place_corrected_edit(*texts, work=WorkBudget(check=stop.raise_if_stopped))
         )
 
 
@@ -124,12 +124,12 @@ def external_change_evidence(edit: Edit | ToolResult, state: EditState) -> str:
 
 def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step what matched, or what differs."""
-    runtime.context.steps.reasoned(requesting_task_id(runtime, "An edit"), reason)
+    runtime.context.steps.record_reason(requesting_task_id(runtime, "An edit"), reason)
 
 
 async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
-    call, tried = deps.journal.call(call_key_of(state)), strings_to_try(deps, state)
+    call, tried = deps.journal.read_call(call_key_of(state)), strings_to_try(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
@@ -143,11 +143,11 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
 
 def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
     """The call's own strings, or the helper's."""
-    args = deps.journal.call(call_key_of(state)).args
+    args = deps.journal.read_call(call_key_of(state)).args
     expected = args.get("expected_replacements", 1)
     old, new = str(args["old_string"]), str(args["new_string"])
     if state.get("helper"):
-        text = deps.transcript.message(state["helper"]).text
+        text = deps.transcript.read_message(state["helper"]).text
         if state["helper_role"] == "edit_target":
             if meant := parse_json_as(text, MeantEdit):
                 old = meant.corrected_target_snippet
@@ -161,13 +161,13 @@ def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
 def amend_with_tried_strings(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
     key = call_key_of(state)
-    call = deps.journal.call(key)
+    call = deps.journal.read_call(key)
     if not state.get("helper"):
         return key, call
     tried = strings_to_try(deps, state)
     args = {**call.args, "old_string": tried.old, "new_string": tried.new}
     amended = CallView(id=call.id, name=call.name, args=args)
-    deps.journal.amend(key.next, amended)
+    deps.journal.record_changed_arguments(key.next, amended)
     return key.next, amended
 
 
@@ -359,7 +359,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "no answer"}
     prompt = load_prompt("edit/fix_edit").parts(
         file=edit.shown_path,
-        instruction=str(deps.journal.call(call_key_of(state)).args.get("instruction") or "not given"),
+        instruction=str(deps.journal.read_call(call_key_of(state)).args.get("instruction") or "not given"),
         content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
@@ -542,12 +542,12 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """
     deps = runtime.context
     key, call = amend_with_tried_strings(deps, state)
-    row = deps.journal.find(key, call)
+    row = deps.journal.find_row(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:
         result = await _write_file(runtime, key, call, row, state["seen"])
-        deps.journal.finish(key, call, result)
-    await deps.snapshots.after(key)
+        deps.journal.record_result(key, call, result)
+    await deps.snapshots.snapshot_after(key)
     if result.status == "success":
         return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
     error = result.error or {"type": "io_error", "message": result.content}
@@ -565,8 +565,8 @@ async def _write_file(
             return computed
         if (computed.before or "") != seen:
             return _file_changed_result(call)
-        await deps.snapshots.before(key)
-        deps.journal.intend(key, call, computed)
+        await deps.snapshots.snapshot_before(key)
+        deps.journal.record_intent(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)
     return await await_despite_cancel(deps.toolset.run_call(run))

@@ -265,7 +265,7 @@ class EffectEntry:
     def has_result(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
-        row = journal.find(self.task, self.key, self.node_path)
+        row = journal.find_row(self.task, self.key, self.node_path)
         if row is None or row.state == "failed":
             return False
         if row.state == "done":
@@ -273,18 +273,18 @@ class EffectEntry:
             return True
         if self.idempotent or not self._does_person_skip(function, args, kwargs, row.attempt):
             return False
-        journal.finish(self.task, self.key, None)
+        journal.record_result(self.task, self.key, None)
         return True
 
     def journal_intent(self) -> None:
         """Journal that the function is called now: what still waits for a thread hasn't begun."""
-        self.deps.effects.intend(self.task, self.key, self.node_path)
+        self.deps.effects.record_intent(self.task, self.key, self.node_path)
 
     def journal_failure(self) -> None:
-        self.deps.effects.fail(self.task, self.key)
+        self.deps.effects.record_failure(self.task, self.key)
 
     def journal_result(self, result: Any) -> Any:
-        self.deps.effects.finish(self.task, self.key, result)
+        self.deps.effects.record_result(self.task, self.key, result)
         return result
 
     def _does_person_skip(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
@@ -307,8 +307,8 @@ class EffectEntry:
             choices=("proceed_once", "reject"),
             questions=({"question": _REASON, "options": ["redo", "skip"]},),
         )
-        self.deps.approvals.ask(request)
-        if (answer := self.deps.approvals.answer(name)) is None:
+        self.deps.approvals.write_request(request)
+        if (answer := self.deps.approvals.find_answer(name)) is None:
             park_until_answered(name)
         return answer.choice == "reject"
 

@@ -97,7 +97,7 @@ class GuardedCall:
 
     @property
     def hook_state(self) -> Any:
-        return {"hooked": self.deps.hooks.configured}
+        return {"hooked": self.deps.hooks.hooked_events}
 
 
 async def admit_call(call: GuardedCall) -> CallView:
@@ -106,7 +106,7 @@ async def admit_call(call: GuardedCall) -> CallView:
     while True:
         verdict = await _policy_verdict(call, attempt)
         asked = (
-            call.deps.approvals.get(call.request_key(attempt)) is not None
+            call.deps.approvals.find_request(call.request_key(attempt)) is not None
         )  # its answer counts, whatever is allowed now
         must_ask, reason = asked or (verdict.decision == "ask" and not by_person), verdict.reason
         if is_hooked(call.hook_state, "BeforeTool") and hooked != attempt:
@@ -184,13 +184,13 @@ def _call_changed_by_hook(call: GuardedCall, outcome: HookOutcome, attempt: int)
 async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
     """A person's answer; parks the run until there is one. Raises `RefusedError` for a rejection."""
     deps, key = call.deps, call.request_key(attempt)
-    request = deps.approvals.get(key)
+    request = deps.approvals.find_request(key)
     if request is None:
         request = await _approval_request(call, key, verdict, reason)
         write_request(call.runtime, request)
         if is_hooked(call.hook_state, "Notification"):
             await fire_request_notification_hooks(deps, request, call.runtime.stream_writer)
-    if (answer := deps.approvals.answer(key)) is None:
+    if (answer := deps.approvals.find_answer(key)) is None:
         await _park_with_siblings(deps.info.run, call.task, key)
     assert answer is not None
     record_person_decision(
@@ -199,17 +199,17 @@ async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, rea
     if answer.choice == "reject":
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
-    rule = own or deps.policy.always_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
+    rule = own or deps.policy.narrowed_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
     await store_always_choice(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 
 async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reason: str) -> ApprovalRequest:
     deps, mode = call.deps, call.deps.info.approval_mode
-    offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
+    offered = await asyncio.to_thread(deps.policy.offered_choices, call.view, call.risk, verdict, mode)
     # "All edits" is of editing tools, and this graph has no channel for it.
     choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
-    rules = ((c, deps.policy.always_rule(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
+    rules = ((c, deps.policy.narrowed_rule(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
     if not always and _can_grant_always(deps, verdict):
         choices.insert(1, _ALWAYS)
@@ -405,10 +405,10 @@ def _invocation_key(name: str, deps: Deps, info: Any) -> str:
     call = _CALL_ID.get() or ""
     # An attempt that took too long may still number its own calls.
     numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
-    order = deps.steps.numbered(info.task_id, numbered)
+    order = deps.steps.next_number(info.task_id, numbered)
     if earlier := _earlier_version_key(name, call, order, deps, info):
         return earlier
-    number = deps.steps.numbered(info.task_id, f"{numbered} of {call}")
+    number = deps.steps.next_number(info.task_id, f"{numbered} of {call}")
     return f"{name}@{hashlib.sha256(call.encode()).hexdigest()[:12] if call else ''}.{number}"
 
 
@@ -416,13 +416,13 @@ def _earlier_version_key(name: str, call: str, order: int, deps: Deps, info: Any
     """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
     for place in count():
         key = f"{name}.{place}"
-        request = deps.approvals.get(GuardedCall.request_key_of(info.task_id, key, 1))
+        request = deps.approvals.find_request(GuardedCall.request_key_of(info.task_id, key, 1))
         if request is None:
             break
         if call and request.call.id == call:
             return key
     key = f"{name}.{order}"
-    return key if deps.effects.find(info.task_id, key, node_path(info)) is not None else ""
+    return key if deps.effects.find_row(info.task_id, key, node_path(info)) is not None else ""
 
 
 @dataclass

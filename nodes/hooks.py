@@ -106,7 +106,7 @@ async def session_start_in_conversation(
     transcript = runtime.context.transcript
     fired_update, context = await _fire_session_start(state, runtime)
     update: SessionHooksInConversation = {**fired_update}
-    if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
+    if context and not (state["head"] and transcript.read_message(state["head"]).tool_calls):
         update["head"] = transcript.append(state["head"], [hook_context_message(context)])
     return update
 
@@ -253,7 +253,7 @@ async def _fire_session_start(state: SessionHooks, runtime: Runtime[Deps]) -> tu
 
 def request_hook_outcome(request_key: str, runtime: Runtime[Deps]) -> None:
     """Write the request named by `HookOutcome.unknown`. Only a person can tell; firing again reads the answer."""
-    found = runtime.context.hooks.unsettled(request_key)
+    found = runtime.context.hooks.unsettled_firing(request_key)
     commands = "\n".join(found.commands)
     subject = f" for {found.subject}" if found.subject else ""
     reason = (

@@ -46,7 +46,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         )
     existing = {m.shown: m.text for m in await deps.context.load_memory()}
     file = state["file"] or next((name for name in names if name in existing), names[0])
-    hint = deps.transcript.message(state["prompt"]).text if state["prompt"] else ""
+    hint = deps.transcript.read_message(state["prompt"]).text if state["prompt"] else ""
     request = render_prompt(
         "init/look",
         file=file,

@@ -302,4 +302,4 @@ def _last_person_text(state: LoopCheckState, deps: Deps, history: list[Message])
 
 
 def read_events(deps: Deps, record: str) -> list[LoopEvent]:
-    return EVENTS.validate_json(deps.transcript.message(record).text)
+    return EVENTS.validate_json(deps.transcript.read_message(record).text)

@@ -96,7 +96,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     }
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
-    if deps.checks.holds_tests:
+    if deps.checks.must_pass_with_original_tests:
         opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
     if not state["prompt"]:
         # If only its answer was refused, only the answer's hooks remain.
@@ -119,7 +119,7 @@ async def _prompt_kind_and_record(
     Raises `UserError` for the name of a command that isn't there or can't be used.
     """
     deps = runtime.context
-    typed = deps.transcript.message(prompt).content
+    typed = deps.transcript.read_message(prompt).content
     name, args = split_slash_command(typed if isinstance(typed, str) else "")
     if not name:
         return "prompt", prompt
@@ -176,7 +176,7 @@ def _plan_rules_and_phase(deps: Deps, state: MainState) -> tuple[list[Message], 
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation; a blocked one is removed and can be retried."""
     transcript = runtime.context.transcript
-    payload = {"prompt": transcript.message(state["asked"]).text}
+    payload = {"prompt": transcript.read_message(state["asked"]).text}
     outcome = await fire_hooks("BeforeAgent", payload, state, runtime)
     if end := prompt_end_update("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
@@ -191,8 +191,8 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 def _head_before_prompt(head: str, transcript: Transcript) -> str:
     """The head before the prompt and its files."""
-    ids = transcript.ids(head, 4)
-    while transcript.message(ids[-1]).origin == "context":
+    ids = transcript.record_ids(head, 4)
+    while transcript.read_message(ids[-1]).origin == "context":
         ids.pop()
     return ids[-2]
 
@@ -228,7 +228,7 @@ async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
 async def fire_after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Fire the hooks on the prompt's answers. No answer is an error, which they aren't asked about."""
     transcript = runtime.context.transcript
-    if not is_visible(transcript.message(state["reply"]).text):
+    if not is_visible(transcript.read_message(state["reply"]).text):
         return {"label": "passed", "turn_status": "ok"}
     answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     return await fire_hooks_on_answer("\n".join(answers), state, runtime)
@@ -238,7 +238,7 @@ async def fire_hooks_on_answer(answer: str, state: MainState, runtime: Runtime[D
     """Fire the hooks on an answer. A block with a reason requests another turn."""
     transcript = runtime.context.transcript
     payload: dict[str, JsonValue] = {
-        "prompt": transcript.message(state["asked"]).text,
+        "prompt": transcript.read_message(state["asked"]).text,
         "prompt_response": answer or _SILENT,
         "stop_hook_active": state["fed_back"],
     }
@@ -272,7 +272,7 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
             return {"status": "stopped_by_hook", "error": {"type": "stopped_by_hook", "message": reason}}
         return {"status": "cancelled"}
     if state["turn_status"] == "ok" and not is_visible(
-        runtime.context.transcript.message(state["reply"]).text
+        runtime.context.transcript.read_message(state["reply"]).text
     ):
         message = f"The model ended without an answer. Try again with: {runtime.context.info.command()}"
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
@@ -288,7 +288,9 @@ def restore_mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainSta
         return {}
     if state["approval_mode"] != "auto_edit":
         return {"plan_verdict": ""}
-    runtime.context.steps.reasoned(requesting_task_id(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
+    runtime.context.steps.record_reason(
+        requesting_task_id(runtime, "A mode's move"), f"{MOVES_MARK}carried_out"
+    )
     return {"approval_mode": next_state(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
@@ -384,7 +386,7 @@ def after_command(state: CommandOut) -> Literal["filled", "stop"]:
 
 
 def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
-    name, args = split_slash_command(deps.transcript.message(prompt).text)
+    name, args = split_slash_command(deps.transcript.read_message(prompt).text)
     command = deps.context.load_commands().usable.get(name)
     if command is None:
         raise RunError(

@@ -82,7 +82,7 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
         return {}
     if load_mcp_request(state, runtime.context).action != "call":
         return {"mcp_status": "done"}
-    answer = runtime.context.transcript.message(state["head"])
+    answer = runtime.context.transcript.read_message(state["head"])
     ended: McpState = {"found": state["head"], "mcp_status": "done"}
     return (
         ended
@@ -96,7 +96,7 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
 
     Raises `UserError` if the server has no such prompt or is unavailable.
     """
-    command = _COMMAND.fullmatch(deps.transcript.message(prompt).text.strip())
+    command = _COMMAND.fullmatch(deps.transcript.read_message(prompt).text.strip())
     if command is None or command["server"] not in deps.mcp.server_names():
         return prompt
     server, name = command["server"], command["name"]
@@ -171,7 +171,7 @@ async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolRe
 
 
 def load_mcp_request(state: McpState, deps: Deps) -> McpInput:
-    return McpInput.model_validate_json(deps.transcript.message(state["request"]).text)
+    return McpInput.model_validate_json(deps.transcript.read_message(state["request"]).text)
 
 
 def _result_update(deps: Deps, result: ToolResult) -> McpState:

@@ -22,8 +22,8 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     deps = runtime.context
     label = "switch" if state["head"] else "ask" if state["tool"] else "list"
     mode = state.get("mode") or DEFAULT
-    found = mode if deps.modes.get(mode) else DEFAULT
-    text = json.dumps([one.model_dump(mode="json") for one in deps.modes.all()], ensure_ascii=False)
+    found = mode if deps.modes.find_mode(mode) else DEFAULT
+    text = json.dumps([one.model_dump(mode="json") for one in deps.modes.list_modes()], ensure_ascii=False)
     listed = deps.transcript.append("", [Message(role="tool", name="mode", content=text)])
     return {"label": label, "mode": found, "listed": listed, "allowed": None, "error": {}}
 
@@ -36,5 +36,5 @@ async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     call = CallView(id="0", name=name, args={})
     write = CallView(id="0", name="write_to_file", args={"path": path, "content": ""})
     files = deps.toolset.written_paths(write) if path else None
-    why = deps.modes.refusal(state.get("mode", ""), call, info.name if info else name, files)
+    why = deps.modes.refusal_reason(state.get("mode", ""), call, info.name if info else name, files)
     return {"allowed": why is None, "error": {"type": "mode_restriction", "message": why} if why else {}}

@@ -61,7 +61,7 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
 
 def _record_rule(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step which rule decided."""
-    runtime.context.steps.reasoned(requesting_task_id(runtime, "A rule"), reason)
+    runtime.context.steps.record_reason(requesting_task_id(runtime, "A rule"), reason)
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))

@@ -94,10 +94,10 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     It gets the approved text, even if the file has changed since, and what restricts this run restricts it, too.
     """
     deps = runtime.context
-    prompt, text = (deps.transcript.message(state[key]).text for key in ("asked", "plan_text"))
+    prompt, text = (deps.transcript.read_message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     modes = {name: state.get(name, "") for name in _KEPT}
-    run = await await_despite_cancel(asyncio.to_thread(deps.plans.hand_over, prompt, modes, plan))
+    run = await await_despite_cancel(asyncio.to_thread(deps.plans.start_main_run, prompt, modes, plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 
@@ -173,7 +173,7 @@ class _TrackedPlan(PlanMode, total=False):
 def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
     """Record the chart's events with the step, so that a diagram can draw the way."""
     if events:
-        runtime.context.steps.reasoned(
+        runtime.context.steps.record_reason(
             requesting_task_id(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
         )
 

@@ -19,7 +19,7 @@ def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     deps = runtime.context
     about = {"agent": deps.info.agent, "program": deps.policy.server_fingerprint(request.call.name)}
     request = request.model_copy(update=about)
-    name = deps.approvals.ask(request)
+    name = deps.approvals.write_request(request)
     runtime.stream_writer(
         ApprovalRequired(
             id=name,
@@ -47,7 +47,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Fire notification hooks between writing a request and waiting for the answer. Their output changes nothing."""
     deps = runtime.context
     key = state["approval"]
-    request = deps.approvals.get(key)
+    request = deps.approvals.find_request(key)
     if request is None:
         raise RunError(f"Request {key!r} doesn't exist. See: interlock approvals")
     await fire_request_notification_hooks(deps, request, runtime.stream_writer)
@@ -55,7 +55,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
 
 
 async def fire_request_notification_hooks(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
-    name = deps.approvals.ask(request)
+    name = deps.approvals.write_request(request)
     payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",
         "message": f"{request.call.name} waits for a person: {request.reason}",
@@ -82,7 +82,7 @@ async def await_person(state: HookWait) -> HookWait:
 
 def load_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     """A request and its answer. Raises `RunError` if the run continued without one."""
-    request, answer = deps.approvals.get(key), deps.approvals.answer(key)
+    request, answer = deps.approvals.find_request(key), deps.approvals.find_answer(key)
     if request is None or answer is None:
         raise RunError(f"Request {key!r} has no answer. See: interlock approvals")
     return request, answer

@@ -152,7 +152,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def record_model_choice(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
-    runtime.context.steps.reasoned(requesting_task_id(runtime, strategy), f"{model}: {reason}")
+    runtime.context.steps.record_reason(requesting_task_id(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 

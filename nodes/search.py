@@ -101,7 +101,7 @@ async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request", "found", "index_error"), writes=("found", "index_error"), nondeterministic=True)
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
+    found = Candidates.model_validate_json(deps.transcript.read_message(state["found"]).text)
     update: SearchState = {
         "found": _store_json(deps, deps.index().rank_candidates(found, _checked_query(state, deps)))
     }
@@ -121,7 +121,7 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     deps = runtime.context
     ranked: list[tuple[int, float]] = []
     if state["found"]:
-        ranked = json.loads(deps.transcript.message(state["found"]).text)
+        ranked = json.loads(deps.transcript.read_message(state["found"]).text)
     hits = await deps.index().read_hits(ranked)
     info = await deps.index().read_info()
     changes: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
@@ -142,7 +142,7 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
 
 
 def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
-    return SearchInput.model_validate_json(deps.transcript.message(state["request"]).text)
+    return SearchInput.model_validate_json(deps.transcript.read_message(state["request"]).text)
 
 
 def _index_for_path(state: SearchState, deps: Deps) -> CodeIndex:

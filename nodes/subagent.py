@@ -50,10 +50,12 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Freezes the definition: editing its file doesn't affect an open run."""
     deps = runtime.context
     key = call_key_of(state)
-    call = deps.journal.call(key)
+    call = deps.journal.read_call(key)
     definition = _find_definition(deps, call)
-    agent = deps.agents.open(_new_agent_instance(deps, state.get("agent", ""), key, call, definition))
-    own = deps.agents.scope(agent)
+    agent = deps.agents.record_instance(
+        _new_agent_instance(deps, state.get("agent", ""), key, call, definition)
+    )
+    own = deps.agents.deps_of(agent)
     query = Message(role="user", origin="agent", content=_fill_template(definition.query, _call_inputs(call)))
     task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
@@ -72,7 +74,7 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
 
 def _find_definition(deps: Deps, call: CallView) -> AgentDefinition:
     name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
-    definition = deps.agents.definition(name)
+    definition = deps.agents.find_definition(name)
     if definition is None:
         raise RunError(f"Agent {name!r} was removed after the call was decided. Put it back, then resume.")
     return definition
@@ -87,7 +89,7 @@ def _new_agent_instance(
         path=f"{deps.info.agent}/{own}" if deps.info.agent else own,
         parent=parent,
         call=str(key),
-        depth=(deps.agents.instance(parent).depth if parent else deps.settings.agents.max_depth) - 1,
+        depth=(deps.agents.load_instance(parent).depth if parent else deps.settings.agents.max_depth) - 1,
         definition=definition,
     )
 
@@ -120,7 +122,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
     """Only the work of its nodes counts as time, not waits for a person."""
     if state["recovering"]:
         return {"label": "time or turns are up"}
-    definition = runtime.context.agents.instance(state["agent"]).definition
+    definition = runtime.context.agents.load_instance(state["agent"]).definition
     left = agent_seconds_left(runtime, state["agent"])
     if left <= 0:
         return {"label": "time or turns are up", "reason": "timeout"}
@@ -194,7 +196,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
     text = render_prompt(
         "subagent/last_chance",
-        why=end_reason_sentence(reason, deps.agents.instance(state["agent"]).definition),
+        why=end_reason_sentence(reason, deps.agents.load_instance(state["agent"]).definition),
     )
     return {
         "label": "last chance",
@@ -215,7 +217,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
 async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The result is the call's journal row, where the parent reads it."""
     deps = runtime.context
-    definition = deps.agents.instance(state["agent"]).definition
+    definition = deps.agents.load_instance(state["agent"]).definition
     error = state.get("error") or {}
     by_hook = error.get("type") == "stopped_by_hook"
     reason = "aborted" if by_hook else state["reason"] or "error"
@@ -247,7 +249,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         meta=meta,
         stop=message if by_hook else None,
     )
-    deps.journal.finish(key, deps.journal.call(key), outcome)
+    deps.journal.record_result(key, deps.journal.read_call(key), outcome)
     runtime.stream_writer(AgentEnd(reason=reason, turns=state["turn_no"], duration_s=seconds))
     return {"status": reason, "label": "done"}
 
@@ -256,7 +258,7 @@ def _report_or_findings(transcript: Transcript, state: SubagentState) -> str:
     """The report or text of the last valid `complete_task`; else partial findings."""
     if state.get("answer"):
         # Includes a report that was sent back and never resubmitted.
-        calls = transcript.message(state["answer"]).tool_calls
+        calls = transcript.read_message(state["answer"]).tool_calls
         args = next(c.args for c in calls if c.name == "complete_task")
         report = args.get("report")
         if report is None:
@@ -286,8 +288,8 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
 
 def successful_calls_in_reply(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
     """Successful calls of `name` in the reply (their answers come later in the chain), in order."""
-    asked = transcript.message(reply).tool_calls
-    answers = map(transcript.message, transcript.ids(head, len(asked)))
+    asked = transcript.read_message(reply).tool_calls
+    answers = map(transcript.read_message, transcript.record_ids(head, len(asked)))
     good = {m.tool_call_id for m in answers if m.role == "tool" and m.status == "success"}
     return [call for call in asked if call.name == name and call.id in good]
 
@@ -297,12 +299,12 @@ def agent_seconds_spent(runtime: Runtime[Deps]) -> float:
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|") if info else []
     inside = max((i for i, part in enumerate(parts) if part.startswith("subagent:")), default=-1)
-    return runtime.context.steps.spent_s("|".join(parts[: inside + 1]))
+    return runtime.context.steps.working_seconds("|".join(parts[: inside + 1]))
 
 
 def agent_seconds_left(runtime: Runtime[Deps], agent: str) -> float:
     """Seconds the agent with this id has left; not positive: time is up."""
-    return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - agent_seconds_spent(
+    return runtime.context.agents.load_instance(agent).definition.max_time_minutes * 60 - agent_seconds_spent(
         runtime
     )
 

@@ -84,7 +84,7 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     path = source.saved_path
     if not path:
         data = replace_surrogates(source.text).encode()
-        path = str(await asyncio.to_thread(runtime.context.outputs.save, data))
+        path = str(await asyncio.to_thread(runtime.context.outputs.save_bytes, data))
     return {"saved_to": path, "label": source.rule.how}
 
 
@@ -132,7 +132,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
     if not state["summary"]:
         return {"label": "failed"}
     source = load_long_output(state, runtime.context)
-    summary = transcript.message(state["summary"]).text
+    summary = transcript.read_message(state["summary"]).text
     text = summary_text(source.tool, summary, source.text, state["saved_to"])
     if estimate_tokens(text) >= estimate_tokens(source.text):
         return {"label": "failed"}
@@ -163,11 +163,11 @@ def output_rule_of_input(settings: Settings, tool: str, max_output_tokens: int) 
 
 def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
-        text = deps.transcript.message(state["source"]).text
+        text = deps.transcript.read_message(state["source"]).text
         rule = output_rule_of_input(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
     key = call_key_of(state)
-    call, result = deps.journal.call(key), recorded_result(deps.journal, key)
+    call, result = deps.journal.read_call(key), recorded_result(deps.journal, key)
     kept = result.meta.get("full_output")
     rule = output_rule(deps.settings, call.name)
     return LongOutput(

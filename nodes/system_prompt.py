@@ -56,7 +56,7 @@ class PromptFacts:
 
 
 def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
-    mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
+    mode, has = deps.modes.find_mode(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
     tools = [t for t in deps.toolset.declare_tools() if t.name not in hidden and _is_tool_usable(t, has)]
     tools = [t for t in tools if mode is None or mode.allows(t.name)]
@@ -108,7 +108,7 @@ _SLOTS: Mapping[str, _Slots] = {
     "main/servers": lambda facts, _rules, _deps: {
         "servers": _servers_text([v for v in facts.servers if v.instructions])
     },
-    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_mode_line, deps.modes.all()))},
+    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_mode_line, deps.modes.list_modes()))},
     "task/rules_reads": lambda _facts, _rules, deps: {
         "files": str(deps.settings.tools.max_concurrent_file_reads)
     },
@@ -302,7 +302,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
-    deps.steps.reasoned(
+    deps.steps.record_reason(
         requesting_task_id(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
     )
     return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
@@ -330,10 +330,10 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     transcript = runtime.context.transcript
     before = state.get("before") or {}
     if previous := state.get("previous"):
-        before = {s.name: s.fingerprint for s in message_sections(transcript.message(previous))}
+        before = {s.name: s.fingerprint for s in message_sections(transcript.read_message(previous))}
     if not before:
         return {"changed": [], "label": "first"}
-    now = {s.name: s.fingerprint for s in message_sections(transcript.message(state["system"]))}
+    now = {s.name: s.fingerprint for s in message_sections(transcript.read_message(state["system"]))}
     changed = changed_sections(before, now)
     found = {_TRIGGERS.get(name, "settings") for name in changed}
     return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
@@ -346,7 +346,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
     texts = {
         "appended": lambda: deps.context.system_facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
-        "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
+        "agent": lambda: deps.agents.load_instance(state.get("agent", "")).definition.system_prompt,
         "contract": lambda: _agent_contract_text(state.get("agent", ""), deps),
         _REPLACEMENT: lambda: "",
     }
@@ -357,7 +357,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
 
 
 def _agent_contract_text(agent: str, deps: Deps) -> str:
-    definition = deps.agents.instance(agent).definition
+    definition = deps.agents.load_instance(agent).definition
     minutes = f"{definition.max_time_minutes:g}"
     return render_prompt(
         "subagent/contract", agent=definition.name, turns=str(definition.max_turns), minutes=minutes
@@ -375,6 +375,6 @@ def _record_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) 
     )
     message = Message(role="system", content=parts)
     # A new record costs a synced file.
-    if previous and deps.transcript.message(previous) == message:
+    if previous and deps.transcript.read_message(previous) == message:
         return previous
     return deps.transcript.append("", [message])

@@ -57,7 +57,7 @@ _SHOWN_MISTAKE = 160
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Load the mode before the first request, and again for each further prompt."""
     deps, mode = runtime.context, state.get("mode") or DEFAULT
-    if deps.modes.get(mode) is None:
+    if deps.modes.find_mode(mode) is None:
         message = f"Mode {mode!r} no longer exists; the task continues in {DEFAULT!r}."
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
         mode = DEFAULT
@@ -75,7 +75,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
         opened["head"] = deps.transcript.append(state["head"], [listed])
-    if deps.checks.holds_tests:
+    if deps.checks.must_pass_with_original_tests:
         opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
     return opened
 
@@ -86,7 +86,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 )
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Run the first call of a message unless it equals the three before it; answer the others without running them."""
-    calls = runtime.context.transcript.message(state["reply"]).tool_calls
+    calls = runtime.context.transcript.read_message(state["reply"]).tool_calls
     key = _repetition_key(calls[0])
     repeats = state["repeats"] + 1 if key and key == state["call_key"] else 1
     chosen: TaskState = {
@@ -109,7 +109,7 @@ def _has_open_steps(state: TaskState, deps: Deps) -> bool:
     """Whether steps are still to be done, and settings say that they must be first."""
     if not deps.settings.task.no_open_todos or not state.get("todos"):
         return False
-    todos: list[dict[str, str]] = json.loads(deps.transcript.message(state["todos"]).text)
+    todos: list[dict[str, str]] = json.loads(deps.transcript.read_message(state["todos"]).text)
     return any(todo["status"] != "completed" for todo in todos)
 
 
@@ -203,7 +203,7 @@ async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 )
 async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A rejection with text is feedback; the task continues with it."""
-    text = runtime.context.transcript.message(state["result"]).text
+    text = runtime.context.transcript.read_message(state["result"]).text
     reason = (
         "The task is done, says the model. Approve the result, or reject it and say what is still to be done."
     )
@@ -268,7 +268,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
 )
 async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
-    result = runtime.context.transcript.message(state["result"]).text
+    result = runtime.context.transcript.read_message(state["result"]).text
     checked = cast(TaskState, await fire_hooks_on_answer(result, cast(MainState, state), runtime))
     accepted = checked.get("turn_status") == "ok"
     return route_accepted_answer_to_check(checked, runtime.context) if accepted else {**checked, "result": ""}
@@ -294,9 +294,9 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Only creates the run: the process driving this run drives it next, or a person resumes it."""
     deps = runtime.context
-    wanted = json.loads(deps.transcript.message(state["subtask"]).text)
-    call = deps.transcript.message(state["reply"]).tool_calls[0].id
-    run = deps.tasks.begin(Subtask(call, wanted["mode"], wanted["message"], wanted["todos"]), state)
+    wanted = json.loads(deps.transcript.read_message(state["subtask"]).text)
+    call = deps.transcript.read_message(state["reply"]).tool_calls[0].id
+    run = deps.tasks.start_subtask(Subtask(call, wanted["mode"], wanted["message"], wanted["todos"]), state)
     runtime.stream_writer(HandOver(run=run, workflow="task"))
     return {"child": run, "children": [*(c for c in state["children"] if c != run), run]}
 
@@ -312,12 +312,12 @@ async def await_child(state: TaskState) -> TaskState:
 async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result becomes a message; mode, steps and conversation are restored."""
     deps = runtime.context
-    end = deps.tasks.end(state["child"])
+    end = deps.tasks.subtask_end(state["child"])
     if end is None:
         raise RunError(
             f"Subtask {state['child']!r} hasn't ended. Go on with: interlock resume {state['child']}"
         )
-    mode = repr(json.loads(deps.transcript.message(state["subtask"]).text)["mode"])
+    mode = repr(json.loads(deps.transcript.read_message(state["subtask"]).text)["mode"])
     if end.how == "done":
         text = render_prompt("task_loop/subtask_done", mode=mode, result=end.result)
         if calls := "; ".join(format_refusal(refused) for refused in end.refused.values() if refused["open"]):

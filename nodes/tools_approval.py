@@ -76,8 +76,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         return answer_call(deps, state, call, done, "answered", *WITHOUT_RUN)
     asks = state["asks"] + 1
     mode = approval_mode_for(deps, risk, state)
-    choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
-    rules = ((c, deps.policy.always_rule(call, risk, c, mode)) for c in choices if "always" in c)
+    choices = await asyncio.to_thread(deps.policy.offered_choices, call, risk, verdict, mode)
+    rules = ((c, deps.policy.narrowed_rule(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -120,7 +120,7 @@ def _request_reason(state: DecideState, verdict: Verdict) -> str:
 
 def _request_note(deps: Deps, state: DecideState) -> str | None:
     if state["asks"] and state["status"] == "awaiting_approval":
-        before = deps.approvals.get(state["approval"])
+        before = deps.approvals.find_request(state["approval"])
         return _ANOTHER if before is not None and has_server_changed(deps, before) else _STALE
     if state.get("by_hook"):
         return _BY_HOOK
@@ -151,7 +151,9 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     ) or has_server_changed(deps, request):
         return {"label": "changed since"}
     if amends:
-        deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
+        deps.journal.record_changed_arguments(
+            key.next, CallView(id=call.id, name=call.name, args=answer.args or {})
+        )
         status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
@@ -159,7 +161,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {"label": "changed since"}
     if info := deps.toolset.tool_info(call.name):
         mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
-        rule = deps.policy.always_rule(call, info.risk, answer.choice, mode)
+        rule = deps.policy.narrowed_rule(call, info.risk, answer.choice, mode)
         await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
@@ -169,7 +171,7 @@ async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: Call
     info = deps.toolset.tool_info(call.name)
     if info is None:
         return False  # reported when the call runs
-    if state.get("rules") == deps.policy.fingerprint():
+    if state.get("rules") == deps.policy.rules_fingerprint():
         return False
     mode = approval_mode_for(deps, info.risk, state)
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
@@ -186,9 +188,9 @@ async def store_always_choice(
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
         note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
         try:
-            saved = await await_despite_cancel(asyncio.to_thread(deps.policy.save, risk, rule, note))
+            saved = await await_despite_cancel(asyncio.to_thread(deps.policy.save_rule, risk, rule, note))
             if saved:
-                deps.approvals.confirm(saved)
+                deps.approvals.accept_saved_rules(saved)
         except RunError as error:  # the decision stands; later runs will ask again
             emit(ErrorEvent(severity="warning", message=str(error)))
 

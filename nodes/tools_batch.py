@@ -57,7 +57,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     reading = True
     for index, attempt in open_calls.items():
         key = CallKey(message=state["message"], index=index, attempt=attempt)
-        call = runtime.context.journal.call(key)
+        call = runtime.context.journal.read_call(key)
         info, waits = require_tool_info(runtime.context, call), call.args.get(WAIT) is True
         if (info.alone or waits) and group:
             break
@@ -88,7 +88,7 @@ async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         if outcome["word"] == "ready":
             key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
             text = load_prompt("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
-            deps.journal.finish(key, deps.journal.call(key), cancelled_result(text))
+            deps.journal.record_result(key, deps.journal.read_call(key), cancelled_result(text))
             gone[str(index)] = {"word": "cancel", "attempt": outcome["attempt"]}
     return {"decided": gone, "stop": "cancelled by the user"}
 
@@ -121,13 +121,13 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         (call, result_for_model(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
-    names = [call.name for call in deps.transcript.message(state["message"]).tool_calls]
+    names = [call.name for call in deps.transcript.read_message(state["message"]).tool_calls]
     answers = [_answer_message(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
     head = deps.transcript.append(state["head"], answers)
-    for index, record in enumerate(deps.transcript.ids(head, len(shown))):
+    for index, record in enumerate(deps.transcript.record_ids(head, len(shown))):
         if not records[index]:  # else the journal has the only copy
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-            deps.journal.settle(key, record)
+            deps.journal.drop_result_text(key, record)
     note, epoch = ended_processes_note(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
@@ -152,7 +152,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 def _mode_after_batch(deps: Deps, state: ToolsState) -> ToolsState:
     """Another approval mode, if a person allowed all edits with one of these calls."""
     asked = (parse_outcome(outcome).get("approval") for outcome in state["decided"].values())
-    answers = (deps.approvals.answer(key) for key in asked if key)
+    answers = (deps.approvals.find_answer(key) for key in asked if key)
     wanted = any(answer is not None and answer.choice == "proceed_always_edits" for answer in answers)
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
@@ -324,7 +324,7 @@ def _refusal_of_call(call: CallView, result: ToolResult, who: str, kind: str) ->
 
 def ended_processes_note(deps: Deps, since: int) -> tuple[list[Message], int]:
     """The note, if there is news, and the drive up to which everything has been reported."""
-    ended, epoch = deps.journal.ended_background(since)
+    ended, epoch = deps.journal.background_commands_since(since)
     if not ended:
         return [], epoch
     processes = "\n".join(f"- {call.args.get('command', call.name)}" for call in ended)

@@ -67,7 +67,7 @@ async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 def _parse_calls_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
     """Read the calls of a message that has none yet."""
     deps = runtime.context
-    message = deps.transcript.message(state["head"])
+    message = deps.transcript.read_message(state["head"])
     if message.tool_calls:
         return {}
     text, found = reader(message.text, deps.toolset.declare_tools())
@@ -103,7 +103,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         _parse_calls_with(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
     )
     head = found.get("head", state["head"])
-    message = deps.transcript.message(head)
+    message = deps.transcript.read_message(head)
     if not message.tool_calls:
         raise RunError(f"The batch {head!r} holds no call; expected an assistant message with calls.")
     for call in message.tool_calls:
@@ -129,7 +129,7 @@ def normalize_call_arguments(message: Message) -> Message:
 def _answer_withheld_call(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
     """Answer a call that won't be run."""
     deps, key = runtime.context, CallKey(message=state["head"], index=index)
-    call = deps.journal.call(key)
+    call = deps.journal.read_call(key)
     match why:
         case "repeated":
             result = error_result("repeated_call", render_prompt("task_loop/repeated_call", tool=call.name))
@@ -139,7 +139,7 @@ def _answer_withheld_call(index: int, why: str, state: ToolsState, runtime: Runt
             result = error_result("not_executed", render_prompt("task_loop/too_deep", levels=str(DEEPEST)))
         case _:
             result = error_result("not_executed", render_prompt("task_loop/second_call"))
-    deps.journal.finish(key, call, result)
+    deps.journal.record_result(key, call, result)
     runtime.stream_writer(result_event(deps, key, ""))
     return {"word": "answered", "attempt": 1}
 
@@ -171,7 +171,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         named = await resolve_call_by_names(deps, call)
         if isinstance(named, ToolResult):
             return {**_FRESH, **answer_call(deps, state, call, named, "unknown")}
-        deps.journal.amend(key.next, named)
+        deps.journal.record_changed_arguments(key.next, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
     if deps.toolset.tool_info(call.name) is not None:
@@ -194,10 +194,10 @@ def _redirect_to_plans_folder(
 ) -> int:
     """In plan mode, redirect a relative Markdown path to the plans folder; returns the attempt with those arguments."""
     deps = runtime.context
-    placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
+    placed = deps.plans.redirect_to_plans_folder(call) if state.get("approval_mode") == "plan" else None
     if placed is None:
         return 1
-    deps.journal.amend(key.next, placed)
+    deps.journal.record_changed_arguments(key.next, placed)
     record_argument_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
     return 2
 
@@ -266,7 +266,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
         "label": "hooks" if hooks else "ask",
         "must_ask": must_ask,
         "verdict": verdict.model_dump(mode="json", exclude_defaults=True),
-        "rules": deps.policy.fingerprint(),
+        "rules": deps.policy.rules_fingerprint(),
     }
 
 
@@ -293,7 +293,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
             deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]}
         )
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
-        deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
+        deps.journal.record_changed_arguments(key.next, CallView(id=call.id, name=call.name, args=args))
         why = state.get("explanation") or "what the edit looked for isn't in the file"
         record_argument_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
         return {"label": "corrected", "attempt": key.next.attempt}
@@ -353,7 +353,7 @@ def _amend_arguments_by_hook(
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
         return None
-    deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
+    deps.journal.record_changed_arguments(key.next, CallView(id=call.id, name=call.name, args=args))
     return key.next
 
 

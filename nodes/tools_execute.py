@@ -60,9 +60,9 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """
     deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
-    row = deps.journal.find(key, call)
+    row = deps.journal.find_row(key, call)
     if row is not None and row.state == "done" and row.result is not None:
-        await deps.snapshots.after(key)  # a kill may have prevented it
+        await deps.snapshots.snapshot_after(key)  # a kill may have prevented it
         return _executed_update(state, row.result, is_output_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _can_rerun(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
@@ -82,9 +82,9 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
-    deps.journal.finish(key, call, result)
+    deps.journal.record_result(key, call, result)
     written = info.effect == "file" and result.status == "success"
-    await deps.snapshots.after(key, str(result.meta.get("path", "")) if written else "")
+    await deps.snapshots.snapshot_after(key, str(result.meta.get("path", "")) if written else "")
     return _executed_update(state, result, is_output_too_long(deps, call, result))
 
 
@@ -100,7 +100,7 @@ def _approved_preview_and_reach(
 ) -> tuple[str, Reach]:
     """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
     arguments: they didn't see the new one, and approved what they wrote."""
-    reach = deps.policy.reach(call, info.risk, approval_mode_for(deps, info.risk, state))
+    reach = deps.policy.allowed_reach(call, info.risk, approval_mode_for(deps, info.risk, state))
     if not state["approval"]:
         return "", reach
     request, answer = load_request_and_answer(deps, state["approval"])
@@ -129,11 +129,13 @@ async def _run_journaled(
                 return computed
             planned = computed
             if planned.how:
-                deps.steps.reasoned(requesting_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}")
+                deps.steps.record_reason(
+                    requesting_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}"
+                )
         changes = asked or info.effect == "file"
-        if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
-            await deps.snapshots.before(run.key)
-        deps.journal.intend(run.key, run.call, planned)
+        if changes or not await asyncio.to_thread(deps.policy.is_read_only_command, run.call):
+            await deps.snapshots.snapshot_before(run.key)
+        deps.journal.record_intent(run.key, run.call, planned)
     work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)
 

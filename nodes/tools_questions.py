@@ -84,10 +84,10 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
-        deps.journal.finish(key, call, rejection_result(answer))
+        deps.journal.record_result(key, call, rejection_result(answer))
         return {"label": "done", "status": call_status_after("scheduled", "execute", "fail")}
     result = ToolResult(status="success", content=answer.text or "", meta=_mode_switch_meta(request, answer))
-    deps.journal.finish(key, call, result)
+    deps.journal.record_result(key, call, result)
     return _ended_call_update(state, "succeed", "done")
 
 
@@ -117,11 +117,11 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
     deps, key, call = load_deps_key_and_call(state, runtime)
     name = str(call.args["plan_filename"])
-    path = deps.plans.find(name)
+    path = deps.plans.find_plan(name)
     text = await asyncio.to_thread(_read_plan, path)
     if path is None or not text.strip():
         text = render_prompt("plan/missing", file=repr(name), folder=str(deps.plans.folder))
-        deps.journal.finish(key, call, ToolResult(status="success", content=text))
+        deps.journal.record_result(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
     sha256 = deps.toolset.current_digest(str(path))
@@ -165,19 +165,21 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     request, answer = load_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
-        deps.journal.finish(key, call, _plan_rejection_result(answer))
+        deps.journal.record_result(key, call, _plan_rejection_result(answer))
         return _ended_call_update(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
-        await await_despite_cancel(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
+        await await_despite_cancel(
+            asyncio.to_thread(deps.plans.write_plan, Path(file.path), edited, str(key))
+        )
         text = edited
     elif deps.toolset.current_digest(file.path) != file.on_disk:
         return {"label": "changed since"}
     else:
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
-    deps.journal.finish(key, call, _approved_plan_result(request, answer, text, record))
+    deps.journal.record_result(key, call, _approved_plan_result(request, answer, text, record))
     return _ended_call_update(state, "succeed", "decided")
 
 
@@ -197,8 +199,8 @@ def check_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
     if not event.startswith("approve"):
         return
     asked, found = 1, ""
-    while deps.approvals.get(name := f"{key}:review:{asked}") is not None:
-        answer = deps.approvals.answer(name)
+    while deps.approvals.find_request(name := f"{key}:review:{asked}") is not None:
+        answer = deps.approvals.find_answer(name)
         found = _review_event(answer) if answer is not None else ""
         asked += 1
     if found != event:
@@ -268,14 +270,14 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     redo = answer.choice == "proceed_once"
     record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
     text = load_prompt("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
-    deps.journal.finish(key, call, error_result("unknown_outcome", text))
-    await deps.snapshots.after(key)
+    deps.journal.record_result(key, call, error_result("unknown_outcome", text))
+    await deps.snapshots.snapshot_after(key)
     if redo:
-        deps.journal.amend(key.next, call)
+        deps.journal.record_changed_arguments(key.next, call)
         if not has_server_changed(deps, request):
             again: ExecuteState = {"approval": "", "by_person": True, "status": "scheduled"}
             return {**again, "label": "redo", "attempt": key.next.attempt}
-        deps.journal.finish(key.next, call, server_changed_result(request))
+        deps.journal.record_result(key.next, call, server_changed_result(request))
     attempt = key.next.attempt if redo else key.attempt
     return {"label": "skip", "attempt": attempt, "status": call_status_after("scheduled", "execute", "fail")}
 
@@ -326,8 +328,8 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     another = has_server_changed(deps, request)
     if answer.choice == "reject" or another:
         record_person_decision(runtime, key, state["approval"], answer, again)
-        deps.journal.amend(key.next, call)
-        deps.journal.finish(
+        deps.journal.record_changed_arguments(key.next, call)
+        deps.journal.record_result(
             key.next, call, server_changed_result(request) if another else rejection_result(answer)
         )
         return {
@@ -343,7 +345,7 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     record_person_decision(runtime, key, state["approval"], answer, again)
     lines = [*filled_forms(deps, state), FilledForm(form=form, values=values)]
     text = "\n".join(line.model_dump_json() for line in lines)
-    deps.journal.amend(key.next, call)
+    deps.journal.record_changed_arguments(key.next, call)
     forms = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     fresh: ExecuteState = {"approval": "", "by_person": True, "input_problem": "", "status": "scheduled"}
     return {**fresh, "label": "given", "attempt": again, "given": forms}

@@ -37,12 +37,12 @@ _REASON = 2000
 def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, call_key_of(state)
-    return deps, key, deps.journal.call(key)
+    return deps, key, deps.journal.read_call(key)
 
 
 def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
     """The preceding calls of the batch; an edit's preview builds on their results."""
-    return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
+    return [deps.journal.read_call(CallKey(message=message, index=i)) for i in range(index)]
 
 
 EXECUTED = tuple(
@@ -66,14 +66,14 @@ def answer_call(
     deps: Deps, state: DecideState, call: CallView, result: ToolResult, label: str, *events: str
 ) -> DecideState:
     """Journal the result of a call that isn't run, and return its node's update. Without events the call has failed."""
-    deps.journal.finish(call_key_of(state), call, result)
+    deps.journal.record_result(call_key_of(state), call, result)
     status = call_status_after(state.get("status", "validating"), *(events or ("fail",)))
     return {"label": label, "status": status}
 
 
 def recorded_result(journal: Journal, key: CallKey) -> ToolResult:
     """The journaled result of a finished attempt."""
-    row = journal.find(key, journal.call(key))
+    row = journal.find_row(key, journal.read_call(key))
     if row is None or row.result is None:
         raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
     return row.result
@@ -83,14 +83,14 @@ def recorded_call_and_result(
     journal: Journal, message: str, index: int, outcome: CallOutcome
 ) -> tuple[CallView, ToolResult]:
     key = CallKey(message=message, index=index, attempt=outcome["attempt"])
-    return journal.call(key), recorded_result(journal, key)
+    return journal.read_call(key), recorded_result(journal, key)
 
 
 def result_for_model(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
     """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
-    message = transcript.message(record)
+    message = transcript.read_message(record)
     if message.status is None or message.status == result.status:
         return result.model_copy(update={"content": message.text})
     error = {"type": "blocked_by_hook", "message": message.text}
@@ -100,7 +100,7 @@ def result_for_model(transcript: Transcript, record: str, result: ToolResult) ->
 
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
-    call, raw = deps.journal.call(key), recorded_result(deps.journal, key)
+    call, raw = deps.journal.read_call(key), recorded_result(deps.journal, key)
     sent = result_for_model(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
@@ -134,13 +134,13 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
         return None
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
-    why = deps.modes.refusal(mode, call, info.name, deps.toolset.written_paths(call))
+    why = deps.modes.refusal_reason(mode, call, info.name, deps.toolset.written_paths(call))
     return error_result("mode_restriction", why) if why else None
 
 
 def record_call_decision(runtime: Runtime[Deps], key: CallKey, decision: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
-    runtime.context.steps.decided(requesting_task_id(runtime, "A decision on a call"), key, decision)
+    runtime.context.steps.record_decision(requesting_task_id(runtime, "A decision on a call"), key, decision)
 
 
 def policy_decision_record(verdict: Verdict, mode: str) -> DecisionRecord:
@@ -219,11 +219,11 @@ def record_changed_result(
     `replacement` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
     extra = [load_prompt("run/args_changed_by_hook").text()] if by_hook else []
-    extra += [deps.transcript.message(notes).text] if notes else []
+    extra += [deps.transcript.read_message(notes).text] if notes else []
     if not extra:
         return replacement
-    call = deps.journal.call(key)
-    known = deps.transcript.message(replacement) if replacement else None
+    call = deps.journal.read_call(key)
+    known = deps.transcript.read_message(replacement) if replacement else None
     text = known.text if known else recorded_result(deps.journal, key).content
     status = known.status if known else None
     message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))
@@ -234,5 +234,5 @@ def record_changed_result(
 def filled_forms(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     """Forms filled in so far, over all attempts."""
     record = state.get("given", "")
-    lines = deps.transcript.message(record).text.split("\n") if record else ()
+    lines = deps.transcript.read_message(record).text.split("\n") if record else ()
     return tuple(map(FilledForm.model_validate_json, lines))

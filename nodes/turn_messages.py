@@ -134,7 +134,7 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
         return {"label": label} if head == state["head"] else {"label": label, "head": head}
     for index in indices:
         message = messages[index]
-        path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+        path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
         messages[index] = mask_output(message, str(path))
     head = deps.transcript.append("", messages, continues=state["head"])
     return {"label": label, "head": append_undone_note(head, deps), "last_prompt_tokens": 0}
@@ -231,7 +231,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
     await deps.mcp.wait_until_ready()
     named = state.get("request_tools")
-    mode = deps.modes.get(state.get("mode", ""))
+    mode = deps.modes.find_mode(state.get("mode", ""))
     tools: list[ToolDeclaration] = []
     withheld: list[ToolDeclaration] = []
     for tool in deps.toolset.declare_tools():

@@ -257,12 +257,12 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state.get("loop_found"):
         return {"label": "loop", "turn_status": ""}
     transcript = runtime.context.transcript
-    message = transcript.message(state["candidate"])
+    message = transcript.read_message(state["candidate"])
     reason = state.get("finish_reason", "")
     if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
         return _failed_reply_update("error", "blocked", text)
-    answers_tool = transcript.message(state["head"]).role == "tool"
+    answers_tool = transcript.read_message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _reply_problem(message, reason, answers_tool)
     if not problem:
         if is_hooked(state, "AfterModel"):
@@ -298,7 +298,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     task = requesting_task_id(runtime, "wait_retry")
     if not retry or not retry["at"]:
         if retry:
-            steps.reasoned(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
+            steps.record_reason(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "another model", "turn_status": "", "rerouted": True, "retry": None}
         return {"label": "too long", "turn_status": "error"}
@@ -306,7 +306,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     delay_s = min(retry["delay_s"], max(0.0, retry["at"] - deps.clock.now()))
     if delay_s > retry["delay_s"] - _UNNOTICED_S:
         delay_s = retry["delay_s"]
-    steps.reasoned(task, f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}")
+    steps.record_reason(task, f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}")
     steps.commit()  # before it is told: after a kill, what was shown is in the record
     runtime.stream_writer(Retry(reason=retry["reason"], delay_s=round(delay_s, 3), attempt=attempt))
     await asyncio.sleep(delay_s)
@@ -339,7 +339,7 @@ def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
 async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A rejected answer never enters the conversation, nor do its calls; with replaced text, the calls stay."""
     deps = runtime.context
-    answer = deps.transcript.message(state["candidate"])
+    answer = deps.transcript.read_message(state["candidate"])
     payload = {
         "llm_request": request_for_hooks(await build_turn_request(state, deps)),
         "llm_response": answer_for_hooks(answer, state.get("finish_reason", "")),
@@ -380,7 +380,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
-    runtime.context.steps.reasoned(
+    runtime.context.steps.record_reason(
         requesting_task_id(runtime, "note_loop"), f"loop {count} ({kind}): {detail}"
     )
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
@@ -399,7 +399,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 def accept_answer(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     """`reply` is the record of the answer, after the conversation's head. Its text is kept for AfterAgent hooks."""
-    message = transcript.message(reply)
+    message = transcript.read_message(reply)
     update: TurnState = {
         "head": reply,
         "reply": reply,

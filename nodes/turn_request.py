@@ -127,7 +127,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state["failed_model"] and model in state["unavailable"]:
         return {"label": "none left", "turn_status": "error"}
     strategy, reason = state["strategy"], state["route_reason"]
-    runtime.context.steps.reasoned(
+    runtime.context.steps.record_reason(
         requesting_task_id(runtime, "use_model"), f"{model}, by {strategy}: {reason}"
     )
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
@@ -187,7 +187,7 @@ def _store_request_chain(transcript: Transcript, head: str, messages: Sequence[M
     same = [*takewhile(lambda pair: pair[0] is pair[1], zip(transcript.read(head), messages, strict=False))]
     if not same:
         return transcript.append("", messages, continues=head)
-    shared = transcript.ids(head)[len(same) - 1]
+    shared = transcript.record_ids(head)[len(same) - 1]
     return transcript.append(shared, messages[len(same) :])
 
 
@@ -301,7 +301,7 @@ def _output_indices_by_size(messages: Sequence[Message]) -> list[int]:
 
 async def _replace_output(message: Message, deps: Deps) -> Message:
     """The file is on disk before anything refers to it."""
-    path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+    path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
     text = load_prompt("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
     return message.model_copy(update={"content": text})
 

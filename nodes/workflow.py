@@ -91,7 +91,7 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
     if not calls:
         raise UserError("place_calls needs a call at least.")
     transcript, head = runtime.context.transcript, str(state.get("head") or "")
-    ordinal = len(transcript.ids(head)) if head else 0
+    ordinal = len(transcript.record_ids(head)) if head else 0
     text = load_prompt("run/placed_calls").text()
     if not head:  # identical calls from two branches are distinct
         text = f"{text} [{_digest_values([_node_name(runtime), dict(state)])}]"
@@ -116,7 +116,7 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
 
 def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
     """Later attempts exist if people or hooks changed the arguments or chose redo."""
-    while journal.find(key.next, journal.call(key.next)) is not None:
+    while journal.find_row(key.next, journal.read_call(key.next)) is not None:
         key = key.next
     return key
 

@@ -200,7 +200,9 @@ class BuiltinToolset:
             return replace_surrogates(describe_argument_errors(call.name, tool.args, error))
         try:
             for path, access in tool.paths(args):
-                (self.workspace.readable if access == "read" else self.workspace.writable)(path)
+                (self.workspace.resolve_readable if access == "read" else self.workspace.resolve_writable)(
+                    path
+                )
         except PathRefused as refused:
             return f"{call.name}: {refused}"
         return None
@@ -211,7 +213,9 @@ class BuiltinToolset:
             return None
         named = [path for path, access in tool.paths(_parse_args(tool, call)) if access == "write"]
         try:
-            return [self.workspace.relative(self.workspace.writable(path)) for path in named] or None
+            return [
+                self.workspace.display_path(self.workspace.resolve_writable(path)) for path in named
+            ] or None
         except PathRefused:
             return None
 

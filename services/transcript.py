@@ -92,7 +92,7 @@ class ChainTranscript:
         self._last = (head, found)
         return list(found)
 
-    def ids(self, head: str, count: int | None = None) -> list[str]:
+    def record_ids(self, head: str, count: int | None = None) -> list[str]:
         found: list[str] = []
         while head and len(found) != count:
             parent, message = self._load_record(head)
@@ -107,7 +107,7 @@ class ChainTranscript:
         row = self._find_row(head)
         return head_continued_by_root(row[1]) if row and row[1] else ""
 
-    def message(self, record: str) -> Message:
+    def read_message(self, record: str) -> Message:
         _, message = self._load_record(record)
         if message is None:
             raise RunError(f"Record {record!r} is the root of a chain, not a message.")

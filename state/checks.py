@@ -75,7 +75,7 @@ class Checks(Protocol):
         ...
 
     @property
-    def holds_tests(self) -> bool:
+    def must_pass_with_original_tests(self) -> bool:
         """Whether the command must also succeed with the tests of the run's start."""
         ...
 
@@ -83,12 +83,12 @@ class Checks(Protocol):
         """Whether a file, named as in a call, was a test or a runner's settings when the run began."""
         ...
 
-    async def run(self, key: str) -> CheckEnd:
+    async def run_check(self, key: str) -> CheckEnd:
         """Run the command in the workspace. `key` identifies this time within the run and survives a kill."""
         ...
 
-    async def changes(self) -> TestChanges: ...
+    async def find_test_changes(self) -> TestChanges: ...
 
-    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
+    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
         """Run the command in a view of the workspace in which these are as they were when the run began."""
         ...

@@ -102,11 +102,11 @@ class Transcript(Protocol):
         """All messages up to `head`, oldest first."""
         ...
 
-    def message(self, record: str) -> Message:
+    def read_message(self, record: str) -> Message:
         """One record's message."""
         ...
 
-    def ids(self, head: str, count: int | None = None) -> list[str]:
+    def record_ids(self, head: str, count: int | None = None) -> list[str]:
         """Record ids up to `head`, oldest first; with `count`, only the last `count`."""
         ...
 
@@ -174,33 +174,33 @@ class ContextSource(Protocol):
 class Steps(Protocol):
     """Times and routes of nodes; the saver persists them as rows (`docs/internals.md#small-checkpoints`)."""
 
-    def started(self, task: str, namespace: str, node: str, workflow: str) -> None: ...
+    def record_start(self, task: str, namespace: str, node: str, workflow: str) -> None: ...
 
-    def ended(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
+    def record_end(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
 
-    def failed(self, task: str) -> None:
+    def record_failure(self, task: str) -> None:
         """The node raised: its next try isn't given the replies of models that this one got."""
         ...
 
-    def numbered(self, task: str, name: str) -> int:
+    def next_number(self, task: str, name: str) -> int:
         """How often `name` was numbered since the task's node started; 0 at first, the same when it runs again."""
         ...
 
-    def handed_on(self, task: str) -> list[dict[str, Any]]:
+    def hand_on_graph(self, task: str) -> list[dict[str, Any]]:
         """The graph the task last started continues in a task of its own; returns what its nodes did."""
         ...
 
-    def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+    def take_over_graph(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
         """Record the graph that continues in this task, and what its nodes did before."""
         ...
 
-    def routed(self, task: str, label: str) -> None: ...
+    def record_route(self, task: str, label: str) -> None: ...
 
-    def reasoned(self, task: str, reason: str) -> None:
+    def record_reason(self, task: str, reason: str) -> None:
         """Record, for people, why the node decided as it did."""
         ...
 
-    def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
+    def record_decision(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         """Record a decision on a call, made by the node or through it; once per task."""
         ...
 
@@ -208,7 +208,7 @@ class Steps(Protocol):
         """Commit what the run has done so far: a wait follows."""
         ...
 
-    def spent_s(self, namespace: str) -> float:
+    def working_seconds(self, namespace: str) -> float:
         """Seconds worked by nodes below a namespace, excluding waits for people; survives kills."""
         ...
 
@@ -216,18 +216,18 @@ class Steps(Protocol):
 class Snapshots(Protocol):
     """The workspace's files before and after each call that changes something."""
 
-    async def before(self, key: CallKey) -> None:
+    async def snapshot_before(self, key: CallKey) -> None:
         """Call right before the effect; idempotent, so a repeat after a kill changes nothing."""
         ...
 
-    async def after(self, key: CallKey, changed: str = "") -> None:
-        """Call once the effect has ended; no-op without a `before`, or after another `after`.
+    async def snapshot_after(self, key: CallKey, changed: str = "") -> None:
+        """Call once the effect has ended; no-op without a `snapshot_before`, or after another `snapshot_after`.
 
         `changed`: the only file, relative to the workspace, that it can have changed; empty: any.
         """
         ...
 
-    def close(self) -> None:
+    def save_known_files(self) -> None:
         """Persist what is known of the files, for the next drive."""
         ...
 
@@ -235,17 +235,17 @@ class Snapshots(Protocol):
 class Agents(Protocol):
     """The kinds of sub-agents, and the `Deps` of each instance."""
 
-    def definition(self, name: str) -> AgentDefinition | None: ...
+    def find_definition(self, name: str) -> AgentDefinition | None: ...
 
-    def open(self, instance: AgentInstance) -> str:
+    def record_instance(self, instance: AgentInstance) -> str:
         """Record a sub-agent that starts; returns its id. Idempotent."""
         ...
 
-    def instance(self, agent: str) -> AgentInstance:
+    def load_instance(self, agent: str) -> AgentInstance:
         """The sub-agent with this id, as it was at its start."""
         ...
 
-    def scope(self, agent: str) -> "Deps":
+    def deps_of(self, agent: str) -> "Deps":
         """`Deps` for the sub-agent with this id: its own models, tools, policy and agent path."""
         ...
 
@@ -256,19 +256,19 @@ class Plans(Protocol):
     @property
     def folder(self) -> Path: ...
 
-    def placed(self, call: CallView) -> CallView | None:
+    def redirect_to_plans_folder(self, call: CallView) -> CallView | None:
         """`call` redirected to the plans folder if it writes a Markdown file by a relative path; else None."""
         ...
 
-    def find(self, name: str) -> Path | None:
+    def find_plan(self, name: str) -> Path | None:
         """The real path of a plan file, by name or path; None if it isn't a `*.md` in the folder."""
         ...
 
-    def write(self, path: Path, text: str, token: str) -> None:
+    def write_plan(self, path: Path, text: str, token: str) -> None:
         """Replace a plan's text atomically; `token` names the temporary file that a kill leaves behind."""
         ...
 
-    def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
+    def start_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         """Start the linked `main` run that carries out the plan; returns its id. Idempotent.
 
         `modes`: its approval mode, mode of work and protocol.
@@ -412,10 +412,10 @@ class StopFlag:
     def __init__(self) -> None:
         self._asked = threading.Event()
 
-    def ask(self) -> None:
+    def request_stop(self) -> None:
         self._asked.set()
 
-    def check(self) -> None:
+    def raise_if_stopped(self) -> None:
         if self._asked.is_set():
             raise Stopped
 
@@ -426,5 +426,5 @@ async def run_in_thread(work: Callable[Concatenate[StopFlag, P], T], *args: P.ar
     try:
         return await asyncio.to_thread(work, stop, *args, **kwargs)
     except asyncio.CancelledError:
-        stop.ask()
+        stop.request_stop()
         raise

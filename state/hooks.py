@@ -90,7 +90,7 @@ class Hooks(Protocol):
     """The configured hooks, journaled: none runs twice without a person's consent."""
 
     @property
-    def configured(self) -> str:
+    def hooked_events(self) -> str:
         """Names of the events that have hooks, sorted and comma-joined; empty: none."""
         ...
 
@@ -105,6 +105,6 @@ class Hooks(Protocol):
         """
         ...
 
-    def unsettled(self, unknown: str) -> Unsettled:
+    def unsettled_firing(self, unknown: str) -> Unsettled:
         """The firing that the request `HookOutcome.unknown` is about."""
         ...

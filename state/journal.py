@@ -35,39 +35,39 @@ class JournalRow:
 class Journal(Protocol):
     """The effect journal (`docs/internals.md#the-journals-key`). Every method is one committed transaction."""
 
-    def find(self, key: CallKey, call: CallView) -> JournalRow | None:
+    def find_row(self, key: CallKey, call: CallView) -> JournalRow | None:
         """The row for an attempt, if any. Raises `RunError` if it has another tool or other arguments."""
         ...
 
-    def amend(self, key: CallKey, call: CallView) -> None:
+    def record_changed_arguments(self, key: CallKey, call: CallView) -> None:
         """Record the arguments of a later attempt if they differ from the chain's."""
         ...
 
-    def call(self, key: CallKey) -> CallView:
+    def read_call(self, key: CallKey) -> CallView:
         """The call of this attempt, with its amended arguments if any."""
         ...
 
-    def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
+    def record_intent(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
         """Commit durably (power-safe) that an effect is about to happen."""
         ...
 
-    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+    def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         """Commit the result."""
         ...
 
-    def ended_background(self, since: int) -> tuple[list[CallView], int]:
+    def background_commands_since(self, since: int) -> tuple[list[CallView], int]:
         """Background commands of drives from `since` on, which died with them; and the current drive's number."""
         ...
 
-    def undone(self, head: str) -> list[str]:
+    def undos_to_tell(self, head: str) -> list[str]:
         """What a person took back and the conversation up to `head` doesn't tell, in order."""
         ...
 
-    def tell_undone(self, head: str, record: str) -> None:
+    def record_undos_told(self, head: str, record: str) -> None:
         """The conversation now tells these after `head`, as `record`."""
         ...
 
-    def settle(self, key: CallKey, record: str) -> None:
+    def drop_result_text(self, key: CallKey, record: str) -> None:
         """The result's text is now in the conversation as `record`, so the journal drops its copy."""
         ...
 
@@ -105,9 +105,9 @@ class Effects(Protocol):
 
     serde: Any
     """Stores results."""
-    known: Container[tuple[str, ...]]
+    storable_classes: Container[tuple[str, ...]]
     """Classes (module, name) that it stores."""
-    notice: Callable[[str, Any], None]
+    on_stored_value: Callable[[str, Any], None]
     """Told what a value is, and the value, before it is stored as it is."""
 
     @property
@@ -115,25 +115,25 @@ class Effects(Protocol):
         """Takes secrets out of a text."""
         ...
 
-    def find(self, task: str, key: str, place: str) -> EffectRow | None: ...
+    def find_row(self, task: str, key: str, place: str) -> EffectRow | None: ...
 
-    def intend(self, task: str, key: str, place: str) -> None:
+    def record_intent(self, task: str, key: str, place: str) -> None:
         """Commit durably (power-safe) that the function is about to be called."""
         ...
 
-    def fail(self, task: str, key: str) -> None:
+    def record_failure(self, task: str, key: str) -> None:
         """Commit that the function raised."""
         ...
 
-    def finish(self, task: str, key: str, result: Any) -> None:
+    def record_result(self, task: str, key: str, result: Any) -> None:
         """Commit the result. Raises `RunError`, and leaves the intent, if it can't be stored."""
         ...
 
-    def keep_update(self, task: str, update: NodeUpdate) -> None:
+    def record_update(self, task: str, update: NodeUpdate) -> None:
         """Keep what a user's node wrote; committed with it."""
         ...
 
-    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         """In a replay, return what the node wrote then, of the same state; elsewhere None: it runs.
 
         Raises `RunError` if a replay has no record of it.
@@ -144,25 +144,25 @@ class Effects(Protocol):
 class Approvals(Protocol):
     """Requests to people, and their answers."""
 
-    def ask(self, request: ApprovalRequest) -> str:
+    def write_request(self, request: ApprovalRequest) -> str:
         """Write the request, idempotent by key; returns its id, which contains the run."""
         ...
 
-    def as_kept(self, request: ApprovalRequest) -> ApprovalRequest:
+    def redact_request(self, request: ApprovalRequest) -> ApprovalRequest:
         """The request as it is written: what it shows has marks in place of secrets."""
         ...
 
-    def get(self, key: str) -> ApprovalRequest | None: ...
+    def find_request(self, key: str) -> ApprovalRequest | None: ...
 
-    def answer(self, key: str) -> Answer | None:
+    def find_answer(self, key: str) -> Answer | None:
         """The answer to the request with this key, if any."""
         ...
 
-    def withdraw(self, keys: str, but: str = "") -> None:
+    def withdraw_requests(self, keys: str, but: str = "") -> None:
         """Withdraw unanswered requests whose keys begin so, except those with `but` in the key."""
         ...
 
-    def stand_for(self, key: str, alike: int) -> None:
+    def record_alike_count(self, key: str, alike: int) -> None:
         """Note that the request stands for so many parallel questions."""
         ...
 
@@ -176,7 +176,7 @@ class Approvals(Protocol):
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
 
-    def confirm(self, saved: SavedRules) -> None:
+    def accept_saved_rules(self, saved: SavedRules) -> None:
         """Accept the rules file as saved by this run's own person, as if the run had started with it."""
         ...
 

@@ -83,13 +83,13 @@ def _is_in_group(group: Group, tool: str) -> bool:
 class Modes(Protocol):
     """The modes available in a run, by slug."""
 
-    def get(self, slug: str) -> Mode | None: ...
+    def find_mode(self, slug: str) -> Mode | None: ...
 
-    def all(self) -> Sequence[Mode]:
+    def list_modes(self) -> Sequence[Mode]:
         """Built-in modes, or their replacements, then the others."""
         ...
 
-    def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+    def refusal_reason(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
         """Why the mode forbids the call; None: it doesn't. `tool`: its own name; `files`: paths it would write,
         relative to the workspace; None if unknown."""
         ...

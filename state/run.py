@@ -76,7 +76,7 @@ class RunChannels(TypedDict, total=False):
     agent: Annotated[str, keep_newest]
     """Record of the sub-agent the graph works for; empty: the root."""
     hooked: Annotated[str, keep_newest]
-    """Events that have hooks (`Hooks.configured`)."""
+    """Events that have hooks (`Hooks.hooked_events`)."""
     chosen_mode: Annotated[str, keep_newest]
     """The approval mode that a person chose by its name; allowing all edits chooses none."""
     mode: Annotated[str, keep_newest]

@@ -128,10 +128,10 @@ class TaskEnd(NamedTuple):
 class Tasks(Protocol):
     """Subtasks, run as linked `task` runs."""
 
-    def begin(self, subtask: Subtask, parent: TaskState) -> str:
+    def start_subtask(self, subtask: Subtask, parent: TaskState) -> str:
         """Create the run, which this run's process drives next; returns its id. Idempotent."""
         ...
 
-    def end(self, run: str) -> TaskEnd | None:
+    def subtask_end(self, run: str) -> TaskEnd | None:
         """How it ended; None: it hasn't."""
         ...

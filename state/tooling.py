@@ -72,7 +72,7 @@ class Processes(Protocol):
         """Run to completion; past the limit, `output` keeps 20 % head and 80 % tail, and a file has all of it."""
         ...
 
-    async def start(
+    async def start_in_background(
         self,
         argv: Sequence[str],
         *,
@@ -84,7 +84,7 @@ class Processes(Protocol):
         """Start in the background, with output going to a file in `outputs/`; returns the command's pid."""
         ...
 
-    def background(self) -> Sequence[Mapping[str, Any]]:
+    def background_processes(self) -> Sequence[Mapping[str, Any]]:
         """This drive's background processes: {pid, label, running, exit_code, output_file}."""
         ...
 
@@ -95,17 +95,17 @@ class Outputs(Protocol):
     `docs/internals.md#files-before-rows`.
     """
 
-    def save(self, data: bytes, suffix: str = ".txt") -> Path: ...
+    def save_bytes(self, data: bytes, suffix: str = ".txt") -> Path: ...
 
-    def new_spool(self) -> Path:
+    def new_spool_path(self) -> Path:
         """A fresh file name in `outputs/`, to be written while something runs."""
         ...
 
-    def named(self, spool: Path, digest: str) -> Path:
+    def rename_to_digest(self, spool: Path, digest: str) -> Path:
         """Rename such a file, already synced, to its sha256 (hex)."""
         ...
 
-    def release(self, spool: Path) -> None:
+    def release_spool(self, spool: Path) -> None:
         """Nothing writes to such a file any more, and it keeps its name."""
         ...
 
@@ -340,15 +340,15 @@ class Policy(Protocol):
         """Apply the rules alone, to the files as they are now."""
         ...
 
-    def only_reads(self, call: CallView) -> bool:
+    def is_read_only_command(self, call: CallView) -> bool:
         """Whether a call with effects is a command known to change nothing. May block for seconds."""
         ...
 
-    def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Which private addresses a call may connect to."""
         ...
 
-    def fingerprint(self) -> str:
+    def rules_fingerprint(self) -> str:
         """Hash of the rules in force: equal hashes mean equal decisions."""
         ...
 
@@ -356,7 +356,7 @@ class Policy(Protocol):
         """Fingerprint of the definition of the MCP server that a tool belongs to; empty for other tools."""
         ...
 
-    def choices(
+    def offered_choices(
         self, call: CallView, risk: Risk, verdict: Verdict, mode: str = "default"
     ) -> tuple[Choice, ...]:
         """The answers a person may give. In plan mode, always means until the plan ends, and isn't saved.
@@ -365,11 +365,11 @@ class Policy(Protocol):
         """
         ...
 
-    def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def narrowed_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The narrowed rule for an always-choice; None if it can't be narrowed."""
         ...
 
-    def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
+    def save_rule(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
         """Save a narrowed rule for later runs; null if already saved.
 
         Blocks on disk I/O; idempotent. Raises `RunError`.

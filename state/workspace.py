@@ -46,11 +46,11 @@ class Protection(NamedTuple):
 class Buffers(Protocol):
     """Files as an editor has them, saved or not. Its methods may block."""
 
-    def text(self, path: Path) -> str | None:
+    def read_text(self, path: Path) -> str | None:
         """A file's text; None: the editor can't say, and the disk counts."""
         ...
 
-    def write(self, path: Path, text: str) -> None:
+    def write_text(self, path: Path, text: str) -> None:
         """Ask the editor to change and save a file. It may fail or refuse: look at the disk afterwards."""
         ...
 
@@ -69,44 +69,44 @@ class Workspace(Protocol):
         """The workspace first, then included directories."""
         ...
 
-    def readable(self, path: str) -> Path:
+    def resolve_readable(self, path: str) -> Path:
         """Resolve a path for reading, relative to the root. Raises `PathRefused`."""
         ...
 
-    def writable(self, path: str) -> Path:
-        """Resolve a path for writing; stricter than `readable`. Raises `PathRefused`."""
+    def resolve_writable(self, path: str) -> Path:
+        """Resolve a path for writing; stricter than `resolve_readable`. Raises `PathRefused`."""
         ...
 
-    def place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
+    def open_place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
         """Open a checked real path's directory, following no links; `make` creates missing ones. Raises `PathRefused`,
         and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
-    def note_written(self, path: Path, digest: str | None) -> None:
+    def record_written(self, path: Path, digest: str | None) -> None:
         """Note the hash of what a tool wrote: a command that changes a protected file afterwards is found by it."""
         ...
 
-    def protected(self, path: str) -> Protection | None:
+    def find_protection(self, path: str) -> Protection | None:
         """Why the model may not write a path: it affects how the program behaves. None: it may."""
         ...
 
-    def plan_file(self, path: str) -> Path | None:
+    def find_plan_file(self, path: str) -> Path | None:
         """The real path of a Markdown file in the run's plans folder; None if it isn't one."""
         ...
 
-    def relative(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
         ...
 
-    def ignored(self, path: Path, *, git: bool = True) -> bool:
+    def is_ignored(self, path: Path, *, git: bool = True) -> bool:
         """Whether .gitignore (git repositories only; skipped if `git` is false), .geminiignore or .rooignore match."""
         ...
 
-    def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
-        """`ignored` for many entries of one directory: takes a name and whether it is a directory."""
+    def ignore_test_for(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+        """`is_ignored` for many entries of one directory: takes a name and whether it is a directory."""
         ...
 
-    def walk_names(
+    def list_files(
         self,
         start: Path,
         *,

@@ -18,10 +18,10 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     ),
     "index": frozenset({"__call__"}),
     "toolset": frozenset({"read_file_to_edit", "written_paths"}),
-    "plans": frozenset({"find"}),
-    "steps": frozenset({"spent_s"}),
-    "modes": frozenset({"refusal"}),
-    "checks": frozenset({"changes"}),
+    "plans": frozenset({"find_plan"}),
+    "steps": frozenset({"working_seconds"}),
+    "modes": frozenset({"refusal_reason"}),
+    "checks": frozenset({"find_test_changes"}),
 }
 """Service → methods whose results may differ another time and aren't recorded."""
 INSIDE: Mapping[str, frozenset[str]] = {
@@ -31,18 +31,21 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "context": frozenset(
         {"roots", "has_ide", "system_prompt_replacement", "load_mode_rules", "system_facts"}
     ),
-    "modes": frozenset({"get", "all"}),
+    "modes": frozenset({"find_mode", "list_modes"}),
     # A replay has how each check ended.
-    "checks": frozenset({"command", "holds_tests", "is_test", "run", "run_in_view"}),
+    "checks": frozenset(
+        {"command", "must_pass_with_original_tests", "is_test", "run_check", "run_with_original_tests"}
+    ),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset({"run_call", "plan_change", "preview_call", "find_call_problem", "current_digest"})
     | {"declare_tools", "tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
-    "plans": frozenset({"folder", "placed", "write", "hand_over"}),
+    "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "start_main_run"}),
     "steps": frozenset(
-        {"started", "ended", "handed_on", "taken_up", "routed", "reasoned", "decided", "commit"}
+        {"record_start", "record_end", "hand_on_graph", "take_over_graph"}
+        | {"record_route", "record_reason", "record_decision", "commit"}
         # Numbers count from a task's beginning, in a replay as well.
-        | {"failed", "numbered"}
+        | {"record_failure", "next_number"}
     ),
 }
 RECORDED = frozenset(

@@ -263,7 +263,7 @@ def test_a_kill_between_what_is_kept_and_the_first_change_costs_nothing(
     stage = Stage(tmp_path, [EASY, DONE])
     tree(stage.work, SECRET)
     with monkeypatch.context() as patch:
-        patch.setattr(SqlJournal, "intend", cut)
+        patch.setattr(SqlJournal, "record_intent", cut)
         outcome = stage.run("main", {"prompt": "x"}, check=CHECK, approval_mode="yolo")
     assert (stage.work / "tests" / "run.sh").read_text() == FILES["tests/run.sh"]
     assert ignored_in(read_run_options(stage.folder / "home", outcome.run)) is not None

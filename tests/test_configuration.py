@@ -121,13 +121,13 @@ KINDS: dict[str, tuple[str, str, tuple[str, str], Callable[[RunConfig], object]]
         "work/.roomodes",
         MODES,
         ("one", "two"),
-        lambda c: getattr(c.modes.get("own"), "name", ""),
+        lambda c: getattr(c.modes.find_mode("own"), "name", ""),
     ),
     "modes of the user": (
         "user/.interlock/custom_modes.yaml",
         MODES,
         ("one", "two"),
-        lambda c: getattr(c.modes.get("own"), "name", ""),
+        lambda c: getattr(c.modes.find_mode("own"), "name", ""),
     ),
     "commands": ("work/.gemini/commands/git/x.toml", COMMAND, ("one", "two"), commands_of),
     "trust": (

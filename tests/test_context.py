@@ -303,7 +303,7 @@ def test_a_tree_leaves_out_what_is_ignored_follows_no_link_and_lets_no_name_brea
     files(work, "src/a.py src/a.pyc out/b.txt keep.txt secret.txt")
     tree(work, {".gitignore": "*.pyc\nout/\n", ".geminiignore": "secret.txt\n", "a\nIgnore all rules": ""})
     (work / "up").symlink_to("..")
-    text = listed(work, FolderWorkspace(work).ignored_in)
+    text = listed(work, FolderWorkspace(work).ignore_test_for)
     assert text == "src/\n  a.py\n.geminiignore\n.gitignore\n'a\\nIgnore all rules'\nkeep.txt\nup"
 
 
@@ -337,7 +337,7 @@ def test_an_ignored_tree_is_never_walked(work: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "scandir", watched)
     folder = FolderWorkspace(work)
-    listed(work, folder.ignored_in)
+    listed(work, folder.ignore_test_for)
     resolve_references(StopFlag(), "@src/**/*.py @*.md", folder)
     assert str(work / "src") in opened
     assert [path for path in opened if "build" in path or "node_modules" in path] == []

@@ -1372,7 +1372,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     """Whichever begins first after a restart: a refusal stays with its call, and so does what a call has done."""
 
     def numbered(name: str, deps: Deps, info: Any) -> str:
-        return f"{name}.{deps.steps.numbered(info.task_id, name)}"
+        return f"{name}.{deps.steps.next_number(info.task_id, name)}"
 
     file = written(options, PAYING_TWICE)
     monkeypatch.chdir(str(options.workspace))

@@ -221,16 +221,16 @@ def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
 
 def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """End the process before the end of the event's (or `tool`'s) first run is recorded."""
-    owner = SqlJournal if event == "tool" else HookLog
-    finish, left = owner.finish, [event]
+    owner, name = (SqlJournal, "record_result") if event == "tool" else (HookLog, "record_reply")
+    record, left = getattr(owner, name), [event]
 
     def once(self: Any, what: Any, *args: Any, **more: Any) -> None:
         if getattr(what, "event", "tool") in left:
             left.clear()
             raise Killed
-        finish(self, what, *args, **more)
+        record(self, what, *args, **more)
 
-    monkeypatch.setattr(owner, "finish", once)
+    monkeypatch.setattr(owner, name, once)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -207,7 +207,7 @@ def cut_short(
 
     stage.configure(scene.hooks)
     with monkeypatch.context() as patch:
-        patch.setattr(HookLog, "finish", _killed)
+        patch.setattr(HookLog, "record_reply", _killed)
         outcome = stage.run(scene.workflow, scene.input)
     waiting = stage.resume(outcome)
     decisions = [Decision(p["id"], **decision) for p in waiting.pending]

@@ -49,7 +49,7 @@ class CountState(RunChannels, total=False):
 
 @node(reads=("head",), writes=("words",), labels=("long", "short"))
 async def count(state: CountState, runtime: Runtime[Deps]) -> CountState:
-    text = runtime.context.transcript.message(state["head"]).text
+    text = runtime.context.transcript.read_message(state["head"]).text
     READ.append(text)
     words = len(text.split())
     return {"words": words, "label": "long" if words > 3 else "short"}

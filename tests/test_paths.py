@@ -47,7 +47,7 @@ def crash_after_the_intent(stage: Stage) -> None:
         transcript = ChainTranscript(SqlChain(conn), store.outputs, run)
         journal = SqlJournal(conn, transcript, store.outputs, run, 1)
         key = CallKey.parse(json.loads(request)["key"].split(":")[0])
-        journal.intend(key, journal.call(key))
+        journal.record_intent(key, journal.read_call(key))
 
 
 @dataclass(frozen=True)

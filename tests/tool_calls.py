@@ -58,7 +58,7 @@ class Calls:
             change = self.plan(name, **args)
             if isinstance(change, ToolResult):
                 return change
-            with self.context.workspace.place(Path(change.path), make=True) as place:
+            with self.context.workspace.open_place(Path(change.path), make=True) as place:
                 write_atomically(place, change.after, self.context.key)
             return ToolResult(status="success", content=change.message, meta={"diff": change.diff})
         try:

@@ -43,7 +43,7 @@ class ApplyDiffArgs(Args):
 def _plan_change(
     stop: StopFlag, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]
 ) -> FileChange:
-    context.workspace.readable(args.path)  # errors quote the file's text
+    context.workspace.resolve_readable(args.path)  # errors quote the file's text
     target = prepare_write_target(args.path, context, earlier)
     if target.file is None:
         raise to_tool_error(context.workspace, target.path, FileNotFoundError())
@@ -51,7 +51,7 @@ def _plan_change(
         blocks = parse_blocks(args.diff)
     except DiffError as error:
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
-    made = apply_blocks(target.display_path, target.file, blocks, WorkBudget(check=stop.check))
+    made = apply_blocks(target.display_path, target.file, blocks, WorkBudget(check=stop.raise_if_stopped))
     if not made.places:
         raise ToolError(made.first_error_code, made.result_message(target.display_path))
     after = target.encode(made.final_text)

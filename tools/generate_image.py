@@ -64,7 +64,7 @@ async def plan_generated_image(
 def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Message:
     if args.image is None:
         return Message(role="user", content=args.prompt)
-    path = context.workspace.readable(args.image)
+    path = context.workspace.resolve_readable(args.image)
     part = to_media_part(args.image, read_file_bytes(context.workspace, path))
     if not isinstance(part, DataPart) or part.type != "image":
         raise ToolError(

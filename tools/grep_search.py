@@ -57,7 +57,7 @@ class GrepSearchArgs(Args):
 
 
 async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
-    start = context.workspace.readable(args.dir_path)
+    start = context.workspace.resolve_readable(args.dir_path)
     kind = path_kind(context.workspace, start)
     if kind in ("missing", "other"):
         error = FileNotFoundError() if kind == "missing" else NotAFileError()
@@ -111,7 +111,7 @@ def _select_lines(
     kept: list[Line] = []
     total = 0
     for path, group in groupby(lines, key=lambda line: search.root / line.path):
-        stop.check()
+        stop.raise_if_stopped()
         found = list(group)
         if not any(row.is_match for row in found):
             continue
@@ -155,7 +155,7 @@ def _format_result(
 
 def _format_lines(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iterator[str]:
     for path, group in groupby(lines, key=lambda line: line.path):
-        name = workspace.relative(path)
+        name = workspace.display_path(path)
         if names_only:
             yield name
             continue

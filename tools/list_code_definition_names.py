@@ -46,7 +46,7 @@ async def run_list_code_definition_names(
 def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     if not is_parser_installed():
         raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`: {EXTRA}.")
-    start = workspace.readable(path)
+    start = workspace.resolve_readable(path)
     kind = path_kind(workspace, start)
     if kind not in ("file", "directory"):
         raise to_tool_error(workspace, start, FileNotFoundError())
@@ -56,16 +56,18 @@ def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
             known = ", ".join(sorted(grammar_modules()))
             raise ToolError(
                 "unknown_language",
-                f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it.",
+                f"{workspace.display_path(start)!r} is in no language whose definitions are known ({known}); read it.",
             )
         return _format_result(
             [*_format_definitions(workspace, start, language, read_file_bytes(workspace, start))], 0
         )
-    found = [p for p in map(Path, workspace.walk_names(start, stop=stop.check)) if p.parent == start]
+    found = [
+        p for p in map(Path, workspace.list_files(start, stop=stop.raise_if_stopped)) if p.parent == start
+    ]
     sources = [(p, name) for p in found if (name := detect_language(p)) in grammar_modules() and name]
     sections: list[str] = []
     for source, language in sources[:_MOST_FILES]:
-        stop.check()
+        stop.raise_if_stopped()
         sections += _format_definitions(workspace, source, language, _read_bytes_or_empty(workspace, source))
     return _format_result(sections, len(sources) - _MOST_FILES)
 
@@ -73,7 +75,7 @@ def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
 def _read_bytes_or_empty(workspace: Workspace, path: Path) -> bytes:
     """Return a file's bytes; empty if it is private, oversized or deleted: the directory's other files still count."""
     try:
-        data = read_file_bytes(workspace, workspace.readable(str(path)))
+        data = read_file_bytes(workspace, workspace.resolve_readable(str(path)))
     except (PathRefused, ToolError):
         return b""
     return data if len(data) <= _MOST_BYTES else b""
@@ -90,7 +92,7 @@ def _format_definitions(workspace: Workspace, path: Path, language: str, data: b
         if one.end - one.start + 1 >= _LEAST_LINES
     ]
     if rows:
-        yield "\n".join([f"# {workspace.relative(path)}", *rows])
+        yield "\n".join([f"# {workspace.display_path(path)}", *rows])
 
 
 def _format_result(sections: list[str], more: int) -> ToolResult:

@@ -44,12 +44,12 @@ async def run_list_directory(args: ListDirectoryArgs, context: ToolContext) -> T
 
 def _list_entries(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     path = resolve_directory(workspace, args.dir_path)
-    shown = workspace.relative(path)
+    shown = workspace.display_path(path)
     left_out = [compile_glob(pattern) for pattern in args.ignore]
-    ignored = workspace.ignored_in(path, git=args.respect_git_ignore)
+    ignored = workspace.ignore_test_for(path, git=args.respect_git_ignore)
     try:
         with (
-            workspace.place(path) as place,
+            workspace.open_place(path) as place,
             open_directory(place) as directory,
             os.scandir(directory) as found,
         ):
@@ -78,7 +78,7 @@ class _Entry(NamedTuple):
 
 def _examine_entry(stop: StopFlag, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Entry:
     """Return an entry, examined while its directory is open; links only if they may be followed."""
-    stop.check()
+    stop.raise_if_stopped()
     kind, note = entry_kind(entry), ""
     if kind == "link":
         kind, note = _link_target(workspace, directory / entry.name)
@@ -86,7 +86,7 @@ def _examine_entry(stop: StopFlag, workspace: Workspace, directory: Path, entry:
 
 
 def _format_entry(workspace: Workspace, directory: Path, seen: _Entry) -> str:
-    name = workspace.relative(directory / seen.name).rpartition("/")[2]
+    name = workspace.display_path(directory / seen.name).rpartition("/")[2]
     if not seen.is_file:
         return f"[DIR] {name}{seen.note}"
     return name + (seen.note or f" ({_format_size(seen.entry)})")
@@ -95,7 +95,7 @@ def _format_entry(workspace: Workspace, directory: Path, seen: _Entry) -> str:
 def _link_target(workspace: Workspace, link: Path) -> tuple[str, str]:
     """Return a link's target type and a remark about it."""
     try:
-        kind = path_kind(workspace, workspace.readable(str(link)))
+        kind = path_kind(workspace, workspace.resolve_readable(str(link)))
     except PathRefused:
         return "other", " (link) (leads where tools may not go)"
     return kind, " (link)" if kind in ("file", "directory") else " (link) (leads nowhere)"
@@ -156,8 +156,8 @@ async def _run_list_files(args: ListFilesArgs, context: ToolContext) -> ToolResu
 
 def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     start = resolve_directory(workspace, path)
-    entries = _order_by_depth(start, workspace.walk_names(start, stop=stop.check))
-    shown = workspace.relative(start)
+    entries = _order_by_depth(start, workspace.list_files(start, stop=stop.raise_if_stopped))
+    shown = workspace.display_path(start)
     where = "the workspace" if shown == "." else repr(shown)
     count = format_count(len(entries), "entry", "entries")
     lines = [f"{count} below {where}, ignored ones left out:", *entries[:_MOST_BELOW]]
@@ -222,10 +222,12 @@ def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolRes
             "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         )
     test = _compile_path_test(pattern, start, args.case_sensitive)
-    files = workspace.walk_names(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
+    files = workspace.list_files(
+        start, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
+    )
     base = len(f"{start}".rstrip("/")) + 1
     found = [path for path in files if test(path[base:])]
-    return _format_found_files(args.pattern, [workspace.relative(Path(path)) for path in found])
+    return _format_found_files(args.pattern, [workspace.display_path(Path(path)) for path in found])
 
 
 def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> str | None:

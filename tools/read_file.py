@@ -52,9 +52,9 @@ async def run_read_file(args: ReadFileArgs, context: ToolContext) -> ToolResult:
 
 
 def _read_path(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
-    path = workspace.readable(args.file_path)
+    path = workspace.resolve_readable(args.file_path)
     data = read_file_bytes(workspace, path)
-    shown = workspace.relative(path)
+    shown = workspace.display_path(path)
     if media := to_media_part(shown, data):
         if isinstance(media, str):
             raise ToolError("not_an_image", media.strip("[]"))
@@ -153,9 +153,9 @@ def read_files(
     parts: list[str] = []
     left_out: list[str] = []
     room = most_chars
-    for path in sorted(chosen, key=workspace.relative):
-        stop.check()
-        shown = workspace.relative(path)
+    for path in sorted(chosen, key=workspace.display_path):
+        stop.raise_if_stopped()
+        shown = workspace.display_path(path)
         head = f"--- {shown} ---\n\n"
         left = room - len(head)
         text = _format_file(args, workspace, path, chosen[path], left) if left > 0 else None
@@ -176,8 +176,8 @@ def _choose_files(
     defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
         for path, named in _match_pattern(stop, pattern, args, workspace, problems):
-            stop.check()
-            name = workspace.relative(path)
+            stop.raise_if_stopped()
+            name = workspace.display_path(path)
             # What is named is read: defaults apply only below the folder that the pattern starts with.
             below = "" if named is None else path.relative_to(named).as_posix()
             if not any(test(name) for test in excluded) and not any(test(below) for test in defaults):
@@ -194,7 +194,7 @@ def _match_pattern(
 ) -> Iterator[tuple[Path, Path | None]]:
     """Yield files with the folder that the pattern names; None: it names the file itself. Append to `problems`."""
     try:
-        path = workspace.readable(pattern)
+        path = workspace.resolve_readable(pattern)
     except PathRefused as refused:
         problems.append(refused)
         return
@@ -214,7 +214,9 @@ def _match_pattern(
     found: list[tuple[Path, Path]] = []
     refusals: list[ToolError] = []
     for folder, test in wanted.items():
-        below = workspace.walk_names(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
+        below = workspace.list_files(
+            folder, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
+        )
         right = [file for file in map(Path, below) if test(file)]
         if refused := _ignored_refusal(pattern, folder, workspace, git=args.respect_git_ignore):
             # Some may be read nevertheless, such as those in node_modules, where it is named.
@@ -235,21 +237,21 @@ def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[
         names = takewhile(lambda name: not has_glob_characters(name), one.split("/")[:-1])
         folder = workspace.root
         with suppress(PathRefused):
-            named = workspace.readable("/".join(names) or ".")
+            named = workspace.resolve_readable("/".join(names) or ".")
             folder = named if path_kind(workspace, named) == "directory" else folder
         tests.setdefault(folder, []).append(_compile_relative_test(one, workspace))
 
     def test_of(folder: Path) -> Callable[[Path], bool]:
-        return lambda file: any(test(workspace.relative(file)) for test in tests[folder])
+        return lambda file: any(test(workspace.display_path(file)) for test in tests[folder])
 
     return {folder: test_of(folder) for folder in tests}
 
 
 def _ignored_refusal(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
     """Return the refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
-    if not workspace.ignored(folder, git=git):
+    if not workspace.is_ignored(folder, git=git):
         return None
-    return PathRefused(ignored_text(pattern, git=not workspace.ignored(folder, git=False)))
+    return PathRefused(ignored_text(pattern, git=not workspace.is_ignored(folder, git=False)))
 
 
 def _format_file(
@@ -265,7 +267,7 @@ def _format_file(
         return f"[{problem}]"
     file = decode_text_file(data)
     if file is None:
-        return binary_file_notice(workspace.relative(path), len(data)) if named else None
+        return binary_file_notice(workspace.display_path(path), len(data)) if named else None
     if not file.raw:
         return "[empty]"
     part = cut_page(file.text, most_chars=room)

@@ -48,7 +48,7 @@ class ReplaceArgs(Args):
 def _plan_change(
     stop: StopFlag, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
 ) -> FileChange:
-    context.workspace.readable(args.file_path)  # errors quote the file's text
+    context.workspace.resolve_readable(args.file_path)  # errors quote the file's text
     target = prepare_write_target(args.file_path, context, earlier)
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
     if problem := unusable_strings_problem(old, new):
@@ -63,7 +63,9 @@ def _plan_change(
         return target.to_file_change(target.encode(new), message)
     if not old:
         raise ToolError(*existing_file_problem(target.display_path, target.file))
-    return _plan_edit(target, target.file, old, new, args.expected_replacements, WorkBudget(check=stop.check))
+    return _plan_edit(
+        target, target.file, old, new, args.expected_replacements, WorkBudget(check=stop.raise_if_stopped)
+    )
 
 
 def _plan_edit(

@@ -57,10 +57,10 @@ async def _start_in_background(
     args: RunShellCommandArgs, argv: list[str], directory: Path, context: ToolContext
 ) -> ToolResult:
     try:
-        pid = await context.processes.start(argv, cwd=directory, label=args.command)
+        pid = await context.processes.start_in_background(argv, cwd=directory, label=args.command)
     except RunError as error:
         return error_result("not_started", str(error))
-    started = next(one for one in context.processes.background() if one["pid"] == pid)
+    started = next(one for one in context.processes.background_processes() if one["pid"] == pid)
     text = f"Started in the background.\nPID: {pid}\nOutput file: {started['output_file']}\nIt ends with the run."
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
@@ -114,7 +114,7 @@ def _result_metadata(ended: ProcessEnd) -> dict[str, JsonValue]:
 
 async def preview_command_line(args: RunShellCommandArgs, context: ToolContext) -> Preview:
     try:
-        where = context.workspace.relative(resolve_directory(context.workspace, args.dir_path))
+        where = context.workspace.display_path(resolve_directory(context.workspace, args.dir_path))
     except ToolError as problem:
         return Preview(text=args.command, problem=str(problem))
     lines = [args.command, f"in {'the workspace' if where == '.' else where}"]

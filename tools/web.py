@@ -98,7 +98,7 @@ def _format_result(
     lines = [line if len(line) <= _HEAD_CHARS else f"{line[:_HEAD_CHARS]}…" for line in lines]
     lines += ["", text[:limit] if text.strip() else "(no text)"]
     if len(text) > limit:
-        full = context.outputs.save(text.encode("utf-8", "replace"))
+        full = context.outputs.save_bytes(text.encode("utf-8", "replace"))
         lines.append(f"… the first {limit:,} of {len(text):,} characters. All of it: {full}")
     content = replace_surrogates("\n".join(lines))
     meta: dict[str, JsonValue] = {

@@ -110,8 +110,8 @@ def prepare_write_target(
 ) -> WriteTarget:
     """Return the file to write; raise `ToolError` for all that would fail later. Without `text` it may have any
     content."""
-    path = context.workspace.writable(file_path)
-    shown = context.workspace.relative(path)
+    path = context.workspace.resolve_writable(file_path)
+    shown = context.workspace.display_path(path)
     before = earlier[str(path)] if str(path) in earlier else _read_existing(path, context)
     file = None if before is None or not text else decode_text_file(before)
     if text and before is not None and file is None:
@@ -122,7 +122,7 @@ def prepare_write_target(
 def _read_existing(path: Path, context: ToolContext) -> bytes | None:
     """Return the bytes of a file that may be overwritten; None: it can be created. Raise `ToolError`."""
     try:
-        with context.workspace.place(path) as place:
+        with context.workspace.open_place(path) as place:
             mode = stat_without_links(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
         _require_creatable(path, context)
@@ -132,7 +132,7 @@ def _read_existing(path: Path, context: ToolContext) -> bytes | None:
     data = read_file_bytes(context.workspace, path)
     # The write is a rename, which only needs the directory: check the file's own mode here.
     if not (mode & _WRITABLE and os.access(path, os.W_OK)):
-        shown = context.workspace.relative(path)
+        shown = context.workspace.display_path(path)
         raise ToolError("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
     _require_writable_directory(path.parent, context)
     return data
@@ -142,7 +142,7 @@ def _require_creatable(path: Path, context: ToolContext) -> None:
     """Raise `ToolError` unless the nearest existing parent is a directory that can be written."""
     parent = next(d for d in path.parents if os.path.lexists(d))
     if not parent.is_dir():
-        shown = context.workspace.relative(parent)
+        shown = context.workspace.display_path(parent)
         raise ToolError(
             "not_a_directory", f"{shown!r} is a file, so nothing can lie below it; choose another path."
         )
@@ -152,7 +152,7 @@ def _require_creatable(path: Path, context: ToolContext) -> None:
 def _require_writable_directory(directory: Path, context: ToolContext) -> None:
     """Raise `ToolError` unless entries can be added to the directory."""
     if not os.access(directory, os.W_OK | os.X_OK):
-        shown = context.workspace.relative(directory)
+        shown = context.workspace.display_path(directory)
         raise ToolError(
             "permission_denied", f"No permission to write in {shown!r}; ask the user to change it."
         )
@@ -165,7 +165,7 @@ LARGEST = 20 * 1024 * 1024
 def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
     """Return what a path is; also `missing` if access is denied or the name is too long: using it will report why."""
     try:
-        with workspace.place(path) as place:
+        with workspace.open_place(path) as place:
             mode = stat_without_links(place).st_mode
     except OSError:
         return "missing"
@@ -174,13 +174,13 @@ def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", 
 
 def resolve_directory(workspace: Workspace, path: str) -> Path:
     """Return the real path of a directory that a call names. Raise `ToolError`: missing, not a directory."""
-    real = workspace.readable(path)
+    real = workspace.resolve_readable(path)
     kind = path_kind(workspace, real)
     if kind == "missing":
         raise to_tool_error(workspace, real, FileNotFoundError())
     if kind != "directory":
         raise ToolError(
-            "not_a_directory", f"{workspace.relative(real)!r} is a file; name the directory around it."
+            "not_a_directory", f"{workspace.display_path(real)!r} is a file; name the directory around it."
         )
     return real
 
@@ -188,7 +188,9 @@ def resolve_directory(workspace: Workspace, path: str) -> Path:
 def resolve_allowed_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
     """Return the real path of a found file if it may be read, else None; with `ignored`, also if git ignores it."""
     # Git-ignored files can be written but not read; private files can be neither.
-    for check in (workspace.readable, workspace.writable) if ignored else (workspace.readable,):
+    for check in (
+        (workspace.resolve_readable, workspace.resolve_writable) if ignored else (workspace.resolve_readable,)
+    ):
         with suppress(PathRefused):
             return check(str(path))
     return None
@@ -197,13 +199,13 @@ def resolve_allowed_file(workspace: Workspace, path: Path, *, ignored: bool) -> 
 def read_file_bytes(workspace: Workspace, path: Path) -> bytes:
     """Return a file's bytes. Raise `ToolError`: missing, a directory, too large, not permitted, not a file."""
     try:
-        with workspace.place(path) as place, open_regular_file(place) as file:
+        with workspace.open_place(path) as place, open_regular_file(place) as file:
             data = file.read(LARGEST + 1)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise to_tool_error(workspace, path, error) from error
     if len(data) > LARGEST:
-        has = f"{workspace.relative(path)!r} has {max(size, len(data))} bytes"
+        has = f"{workspace.display_path(path)!r} has {max(size, len(data))} bytes"
         raise ToolError(
             "too_large", f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
         )
@@ -219,7 +221,7 @@ def prefer_editor_text(workspace: Workspace, path: Path, data: bytes) -> bytes:
     except UnicodeDecodeError:
         return data
     mark = "\ufeff" if kept.startswith("\ufeff") else ""
-    shown = workspace.buffers.text(path)
+    shown = workspace.buffers.read_text(path)
     if shown is None:
         return data
     text = shown.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -230,7 +232,7 @@ def prefer_editor_text(workspace: Workspace, path: Path, data: bytes) -> bytes:
 
 def to_tool_error(workspace: Workspace, path: Path, error: OSError) -> ToolError:
     """Return the `ToolError` for a file system error."""
-    shown = workspace.relative(path)
+    shown = workspace.display_path(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ToolError("file_not_found", f"No file {shown!r}.{_suggest_similar_names(workspace, path)}")
     if isinstance(error, PermissionError):
@@ -259,19 +261,21 @@ def _link_error(shown: str, path: Path) -> ToolError:
 def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
     """Return a sentence with similar names in the same directory, for a model that misspelt one."""
     try:
-        with workspace.place(path.parent) as place, open_directory(place) as directory:
+        with workspace.open_place(path.parent) as place, open_directory(place) as directory:
             names = sorted(os.listdir(directory))  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
-        return f" There is no directory {workspace.relative(path.parent)!r} either; find it with glob."
+        return f" There is no directory {workspace.display_path(path.parent)!r} either; find it with glob."
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
     seen = [name for name in near if not _is_hidden(workspace, path.parent / name)]
     if not seen:
         return " Find it with glob or list_directory."
-    return " Did you mean " + ", ".join(repr(workspace.relative(path.parent / name)) for name in seen) + "?"
+    return (
+        " Did you mean " + ", ".join(repr(workspace.display_path(path.parent / name)) for name in seen) + "?"
+    )
 
 
 def _is_hidden(workspace: Workspace, path: Path) -> bool:
     try:
-        return workspace.ignored(workspace.readable(str(path)))
+        return workspace.is_ignored(workspace.resolve_readable(str(path)))
     except PathRefused:
         return True

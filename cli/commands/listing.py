@@ -130,7 +130,7 @@ def modes(args: Args) -> int | None:
     modes, problems = configuration.modes
     print_warnings([*problems, *configuration.ignored_warnings])
     if args.json:
-        return print_json([mode.model_dump() for mode in modes.all()])
+        return print_json([mode.model_dump() for mode in modes.list_modes()])
     rows = [
         (
             mode.slug,
@@ -138,7 +138,7 @@ def modes(args: Args) -> int | None:
             format_mode_groups(mode.model_dump()),
             mode.when_to_use,
         )
-        for mode in modes.all()
+        for mode in modes.list_modes()
     ]
     return print_table([tuple(map(make_visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 

@@ -116,9 +116,9 @@ def _files_and_folders(workspace: Workspace) -> Iterator[str]:
     for root in workspace.roots:
         folders = {"", str(root)}
         base = f"{workspace.root}/"
-        for file in workspace.walk_names(root):
+        for file in workspace.list_files(root):
             plain = file.isascii() and file.isprintable() and file.startswith(base)
-            shown = file[len(base) :] if plain else workspace.relative(Path(file))
+            shown = file[len(base) :] if plain else workspace.display_path(Path(file))
             if "\\" in shown and f"{base}{shown}" != file:
                 continue  # a name that can't be written
             yield shown

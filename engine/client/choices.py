@@ -59,7 +59,7 @@ def choose_model(conversation: "Conversation", name: str) -> None:
 def list_modes(conversation: "Conversation") -> dict[str, str]:
     """Mode of work → when to use it."""
     found, _ = conversation.options.configuration(conversation.workspace).modes
-    return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
+    return {mode.slug: mode.when_to_use or mode.name for mode in found.list_modes()}
 
 
 def choose_mode(conversation: "Conversation", name: str) -> None:

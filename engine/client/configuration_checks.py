@@ -103,7 +103,7 @@ class PolicyCheck:
             call, risk, mode, apply_checker_answers(found.verdict, checkers)
         )
         if verdict.by_checker:
-            choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
+            choices = policy.offered_choices(call, risk, verdict) if verdict.decision == "ask" else ()
             private = verdict.rule.startswith(PRIVATE_RULE)
             found = _replace_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
         return PolicyAnswer(agent=asked.agent, explanation=found, checkers=tuple(checkers))
@@ -164,7 +164,7 @@ class PolicyCheck:
         space = self._prepared.workspace
         try:
             for path, access in tool.paths(args):
-                (space.readable if access == "read" else space.writable)(path)
+                (space.resolve_readable if access == "read" else space.resolve_writable)(path)
         except PathRefused as refused:
             return f"`{call.name}`: {refused}"
         return None

@@ -206,12 +206,12 @@ def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import find_agent_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
-    slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
+    slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
     names = settings.context.file_names
     for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
-    if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
+    if own := [mode.slug for mode in modes.list_modes() if mode.source != "built-in"]:
         yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
     yield from _check_extensions(configuration, settings)
 

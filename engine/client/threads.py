@@ -273,7 +273,7 @@ def read_conversation(home: Path, run: str, head: str) -> list[tuple[str, Messag
         if conn is None or not head:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
-        return [(name, chain.message(name)) for name in chain.ids(head)]
+        return [(name, chain.read_message(name)) for name in chain.record_ids(head)]
 
 
 def read_answered_interrupt_ids(options: Options, run: str) -> set[str]:

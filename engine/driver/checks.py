@@ -41,7 +41,7 @@ class RunChecks:
     """Implements `Checks`."""
 
     command: str
-    holds_tests: bool
+    must_pass_with_original_tests: bool
     log: HookLog
     snapshots: SqlSnapshots
     workspace: Workspace
@@ -58,10 +58,12 @@ class RunChecks:
         if not self.command:
             return False
         try:
-            real = self.workspace.writable(path)
+            real = self.workspace.resolve_writable(path)
         except PathRefused:
             return False
-        return real.is_relative_to(self.workspace.root) and self._table.is_test(self.workspace.relative(real))
+        return real.is_relative_to(self.workspace.root) and self._table.is_test(
+            self.workspace.display_path(real)
+        )
 
     @cached_property
     def _table(self) -> "CheckTable":
@@ -69,12 +71,12 @@ class RunChecks:
 
         return CheckTable(self.command)
 
-    async def run(self, key: str) -> CheckEnd:
+    async def run_check(self, key: str) -> CheckEnd:
         return await self._run_unless_logged(key, "", self._run_in_workspace)
 
     async def _run_in_workspace(self) -> CheckEnd:
         """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
-        watched = any(process["running"] for process in self.commands.background())
+        watched = any(process["running"] for process in self.commands.background_processes())
         before = await asyncio.to_thread(self._test_file_marks) if watched else {}
         end = await self._run_command(self.workspace.root, (), None)
         after = await asyncio.to_thread(self._test_file_marks) if watched else {}
@@ -99,7 +101,7 @@ class RunChecks:
                         found[path] = (status.st_ctime_ns, status.st_ino)
         return found
 
-    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
+    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
         return await self._run_unless_logged(
             key,
             "tests as before" if changes.changes else "view",
@@ -115,11 +117,11 @@ class RunChecks:
         hook = Hook("AfterAgent", FLAGS, "check", self.command, name, idempotent=True)
         row = next((row for row in self.log.rows(firing.event, key) if row.hook == hook.id), None)
         if row is None or row.reply is None:
-            self.log.intend(firing, [(0, hook, 1)])
+            self.log.record_intent(firing, [(0, hook, 1)])
             end = await run()
             decision = "none" if end.how == "passed" else "block"
             reply = Reply(decision=decision, output={"check": end.model_dump(mode="json")})
-            self.log.finish(firing, hook.id, reply, last=True)
+            self.log.record_reply(firing, hook.id, reply, last=True)
             return end
         return CheckEnd.model_validate(row.reply.output["check"])
 
@@ -160,7 +162,7 @@ class RunChecks:
             how="no tests" if has_run_no_tests(self._table, ended.output) else "passed", output=shown
         )
 
-    async def changes(self) -> TestChanges:
+    async def find_test_changes(self) -> TestChanges:
         try:
             found = await self._compare_with_start()
             return TestChanges() if found is None else await asyncio.to_thread(found.find_changes)
@@ -199,12 +201,12 @@ class RunChecks:
         root = self.workspace.root
 
         stop = StopFlag()
-        made = open_view(root, files, self.home, copy=self.copies_workspace, check=stop.check)
+        made = open_view(root, files, self.home, copy=self.copies_workspace, check=stop.raise_if_stopped)
         entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))
         try:
             view = await asyncio.shield(entered)
         except asyncio.CancelledError:
-            stop.ask()
+            stop.request_stop()
             await asyncio.wait({entered})
             if not entered.exception():
                 await asyncio.to_thread(made.__exit__, None, None, None)

@@ -94,7 +94,7 @@ class DriveServices:
     index: "LazyService[WorkspaceIndex]"
 
     async def close(self) -> None:
-        self.deps.snapshots.close()
+        self.deps.snapshots.save_known_files()
         self.processes.close()
         if self.index.made:
             await asyncio.to_thread(self.index.made.close)
@@ -321,7 +321,7 @@ def _make_checks(
 
     return RunChecks(
         command=prepared.options.check,
-        holds_tests=must_keep_tests(prepared),
+        must_pass_with_original_tests=must_keep_tests(prepared),
         log=hooks.log,
         snapshots=snapshots,
         workspace=prepared.workspace,

@@ -59,19 +59,19 @@ class RunAgents:
     """Set once the root deps, which hold this object, are built."""
     _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
 
-    def definition(self, name: str) -> AgentDefinition | None:
+    def find_definition(self, name: str) -> AgentDefinition | None:
         return self.definitions.get(name)
 
-    def open(self, instance: AgentInstance) -> str:
+    def record_instance(self, instance: AgentInstance) -> str:
         message = Message(role="system", origin="agent", content=instance.model_dump_json())
         return self.transcript.for_agent(instance.path, instance.call).append("", [message])
 
-    def instance(self, agent: str) -> AgentInstance:
-        return AgentInstance.model_validate_json(self.transcript.message(agent).text)
+    def load_instance(self, agent: str) -> AgentInstance:
+        return AgentInstance.model_validate_json(self.transcript.read_message(agent).text)
 
-    def scope(self, agent: str) -> Deps:
+    def deps_of(self, agent: str) -> Deps:
         if agent not in self._scopes:
-            self._scopes[agent] = self._make_scope(self.instance(agent))
+            self._scopes[agent] = self._make_scope(self.load_instance(agent))
         return self._scopes[agent]
 
     def _make_scope(self, instance: AgentInstance) -> Deps:
@@ -122,7 +122,7 @@ class RunTasks:
     info: RunInfo
     prepared: RunConfig
 
-    def begin(self, subtask: Subtask, parent: TaskState) -> str:
+    def start_subtask(self, subtask: Subtask, parent: TaskState) -> str:
         key = f"task {subtask.call} after {parent['reply']} of {self.info.run}"
         run, path = derive_run_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
 
@@ -157,7 +157,7 @@ class RunTasks:
             "max_session_turns": limits.max_session_turns,
         }
 
-    def end(self, run: str) -> TaskEnd | None:
+    def subtask_end(self, run: str) -> TaskEnd | None:
         with closing(self.store.connect()) as conn:
             ended = read_ended_subtask_status(conn, run)
             if ended in (None, "removed"):
@@ -165,7 +165,9 @@ class RunTasks:
             values = read_state_at_step(self.store.home, run)
             if ended != "done" or not values.get("result"):
                 return TaskEnd("cancelled", "", refusals_of_state(values))
-            text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text
+            text = (
+                ChainTranscript(SqlChain(conn), self.store.outputs, run).read_message(values["result"]).text
+            )
         return TaskEnd("done", text, refusals_of_state(values))
 
 
@@ -184,7 +186,7 @@ class RunPlans:
     def folder(self) -> Path:
         return self.store.plans / self.info.run
 
-    def placed(self, call: CallView) -> CallView | None:
+    def redirect_to_plans_folder(self, call: CallView) -> CallView | None:
         path = call.args.get("file_path")
         if not isinstance(path, str) or call.name not in (*_WRITES, "read_file"):
             return None
@@ -203,15 +205,15 @@ class RunPlans:
             return None  # it reads a workspace file
         return CallView(id=call.id, name=call.name, args={**call.args, "file_path": str(place)})
 
-    def find(self, name: str) -> Path | None:
-        return self.prepared.workspace.plan_file(str(self.folder / name.removeprefix("@")))
+    def find_plan(self, name: str) -> Path | None:
+        return self.prepared.workspace.find_plan_file(str(self.folder / name.removeprefix("@")))
 
-    def write(self, path: Path, text: str, token: str) -> None:
-        own = self.prepared.workspace.plan_file(str(path)) or path  # another host's name of it
-        with self.prepared.workspace.place(own, make=True) as place:
+    def write_plan(self, path: Path, text: str, token: str) -> None:
+        own = self.prepared.workspace.find_plan_file(str(path)) or path  # another host's name of it
+        with self.prepared.workspace.open_place(own, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
-    def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
+    def start_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         run = derive_run_id(f"main of {self.info.run}")
         text = render_prompt("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 

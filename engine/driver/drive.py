@@ -221,7 +221,7 @@ class Drive:
 
     def hook_channels(self, session_reason: str) -> dict[str, str]:
         """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
-        configured = self.services.deps.hooks.configured
+        configured = self.services.deps.hooks.hooked_events
         begins = is_hooked({"hooked": configured}, "SessionStart")
         return {"hooked": configured, **({"session": session_reason} if begins else {})}
 

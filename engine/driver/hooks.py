@@ -42,7 +42,7 @@ class RunHooks:
     """The run has a check, which comes after the hooks on an answer."""
 
     @property
-    def configured(self) -> str:
+    def hooked_events(self) -> str:
         events = {*filter(None, self.book.configured.split(",")), *(["AfterAgent"] if self.checked else [])}
         return ",".join(sorted(events))
 
@@ -77,7 +77,7 @@ class RunHooks:
         self._emit_outcome(event, outcome, emit)
         return outcome
 
-    def unsettled(self, unknown: str) -> Unsettled:
+    def unsettled_firing(self, unknown: str) -> Unsettled:
         _, event, _, key = unknown.split(":", 3)
         rows = _rows_with_unknown_outcome(event, self.log.rows(event, key))
         subject = rows[0].subject if rows else ""
@@ -100,11 +100,11 @@ class RunHooks:
             return ""
         attempt = max(row.attempt for row in doubtful)
         request = f"{REQUEST}:{firing.event}:{attempt}:{firing.key}"
-        answer = self.approvals.answer(request)
+        answer = self.approvals.find_answer(request)
         if answer is None:
             return request
         state = "redo" if answer.choice == "proceed_once" else "skipped"
-        self.log.settle(firing, [row.hook for row in doubtful], state)
+        self.log.record_decision(firing, [row.hook for row in doubtful], state)
         return ""
 
     async def _run_hooks(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
@@ -169,7 +169,7 @@ class _HookRunner:
 
     def _log_intents(self, chosen: Sequence[tuple[int, Hook]]) -> None:
         attempts = {row.hook: row.attempt for row in self.rows_by_hook.values()}
-        self.hooks.log.intend(
+        self.hooks.log.record_intent(
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
 
@@ -181,7 +181,7 @@ class _HookRunner:
         if reply.lost and not _is_safe_to_repeat(self.firing.event, hook.idempotent):
             return None
         self.unanswered.remove(hook.id)
-        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.unanswered)
+        self.hooks.log.record_reply(self.firing, hook.id, reply, last=not self.unanswered)
         return reply
 
 

@@ -213,7 +213,7 @@ def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str)
     head = _answer_open_calls(drive, _head_with_part_in_progress(drive, snapshot))
     withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
-    unheard = drive.services.transcript.message(waits).text if waits else ""
+    unheard = drive.services.transcript.read_message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
 
 
@@ -223,7 +223,7 @@ def _head_with_part_in_progress(drive: Drive, snapshot: StateSnapshot) -> str:
     head = str(snapshot.values.get("head") or "")
     for task in snapshot.tasks:
         inner = str(task.state.values.get("head") or "") if isinstance(task.state, StateSnapshot) else ""
-        if inner and head in transcript.ids(inner):
+        if inner and head in transcript.record_ids(inner):
             head = inner
     return head
 
@@ -233,8 +233,8 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     transcript = drive.services.transcript
     if not head or not (left := unanswered_calls(transcript.read(head))):
         return head
-    asked = next(r for r in reversed(transcript.ids(head)) if transcript.message(r).tool_calls)
-    calls = [*transcript.message(asked).tool_calls]
+    asked = next(r for r in reversed(transcript.record_ids(head)) if transcript.read_message(r).tool_calls)
+    calls = [*transcript.read_message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
         result = _close_interrupted_call(drive, asked, calls.index(call))
@@ -253,15 +253,15 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
 def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult:
     journal = drive.services.journal
     key = journal.find_latest_attempt(record, index)
-    call = journal.call(key)
-    row = journal.find(key, call)
+    call = journal.read_call(key)
+    row = journal.find_row(key, call)
     if row is not None and row.result is not None:
         return row.result
     if row is not None and row.state == "intent":
         text = load_prompt("run/call_cut_short").text()
     else:
         text = load_prompt("run/call_cancelled").text(reason="the user stopped the agent")
-    journal.finish(key, call, result := cancelled_result(text))
+    journal.record_result(key, call, result := cancelled_result(text))
     return result
 
 

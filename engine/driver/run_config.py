@@ -95,12 +95,12 @@ def check_model_usable(configuration: Configuration, options: Options) -> None:
 def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     """Raise `InputError` for a mode of work that doesn't exist, `UntrustedError` for one only the project has."""
     modes, _ = configuration.modes
-    if not name or modes.get(name):
+    if not name or modes.find_mode(name):
         return
     root = configuration.sources.root
-    if not configuration.trusted and configuration.as_if_trusted().modes[0].get(name):
+    if not configuration.trusted and configuration.as_if_trusted().modes[0].find_mode(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
-    slugs = [mode.slug for mode in modes.all()]
+    slugs = [mode.slug for mode in modes.list_modes()]
     hint = did_you_mean(name, slugs)
     raise InputError(
         f"Input field 'mode': no mode {name!r}.{hint} Expected one of {', '.join(slugs)}.", "mode"
@@ -303,7 +303,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         warnings=[*warnings, *left],
         agents=agents,
         skills=skills,
-        modes=ModeBook(modes.all(), rules.modes) if rules.modes else modes,
+        modes=ModeBook(modes.list_modes(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
         defined_tools=defined_tools,

@@ -92,7 +92,7 @@ def definitions_to_store(configuration: Configuration) -> dict[str, Any]:
     for agent in agents.values():
         if agent.source != BUILT_IN:
             kept[f"agent {agent.name!r}"] = _short_hash(agent.model_dump_json())
-    for mode in modes.all():
+    for mode in modes.list_modes():
         fields = mode.model_dump(mode="json", include={"slug", "name", "groups"})
         kept[f"mode {mode.slug!r}"] = fields
     for name, server in configuration.loaded_settings.settings.mcp_servers.items():

@@ -39,13 +39,13 @@ class SqlApprovals:
     store: Store | None = None
     """None if no choice can be saved."""
 
-    def ask(self, request: ApprovalRequest) -> str:
+    def write_request(self, request: ApprovalRequest) -> str:
         with self.conn.transaction() as conn:
             if found := self._select_column("id", request.key):
                 asked = {"run": self.run, "key": request.key, "superseded": 1}
                 conn.update("approvals", {"superseded": 0}, asked)
                 return found
-            name, text = self._make_id(request), self.as_kept(request).model_dump_json()
+            name, text = self._make_id(request), self.redact_request(request).model_dump_json()
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = $1"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
@@ -57,7 +57,7 @@ class SqlApprovals:
         """Whether somebody ended the run in place of an answer."""
         return (
             answer.choice == "cancel"
-            and (request := self.get(key)) is not None
+            and (request := self.find_request(key)) is not None
             and cancel_ends_run(request.choices)
         )
 
@@ -91,19 +91,19 @@ class SqlApprovals:
         again = "" if first else f".{request.what[0]}{call.attempt}{request.asked}"
         return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
 
-    def as_kept(self, request: ApprovalRequest) -> ApprovalRequest:
+    def redact_request(self, request: ApprovalRequest) -> ApprovalRequest:
         return self.redact.redact_request(request)
 
-    def get(self, key: str) -> ApprovalRequest | None:
+    def find_request(self, key: str) -> ApprovalRequest | None:
         text = self._select_column("request", key)
         return ApprovalRequest.model_validate_json(text) if text else None
 
-    def answer(self, key: str) -> Answer | None:
+    def find_answer(self, key: str) -> Answer | None:
         text = self._select_column("answer", key)
         answer = Answer.model_validate_json(text) if text else None
         return None if answer and self._ends_run(key, answer) else answer
 
-    def withdraw(self, keys: str, but: str = "") -> None:
+    def withdraw_requests(self, keys: str, but: str = "") -> None:
         with self.conn.transaction() as conn:
             sql = (
                 "select key from approvals where run = $1 and key like $2 || '%' and answer is null "
@@ -113,8 +113,8 @@ class SqlApprovals:
                 unanswered = {"run": self.run, "key": key, "answer": None}
                 conn.update("approvals", {"superseded": 1, "interrupt": None}, unanswered)
 
-    def stand_for(self, key: str, alike: int) -> None:
-        if (request := self.get(key)) is not None and alike > request.alike:
+    def record_alike_count(self, key: str, alike: int) -> None:
+        if (request := self.find_request(key)) is not None and alike > request.alike:
             text = request.model_copy(update={"alike": alike}).model_dump_json()
             with self.conn.transaction() as conn:
                 conn.update("approvals", {"request": text}, {"run": self.run, "key": key})
@@ -146,7 +146,7 @@ class SqlApprovals:
         with self.conn.transaction() as conn:
             conn.update("approvals", {"rule": rule.model_dump_json()}, {"run": self.run, "key": key})
 
-    def confirm(self, saved: SavedRules) -> None:
+    def accept_saved_rules(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
         with self.store.writing() as conn:

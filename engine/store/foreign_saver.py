@@ -143,7 +143,7 @@ class ForeignSaver(Saver):
                     self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
             if not given.keys() <= stored_channels.BOOKKEEPING:  # it is over, and asks nothing more
-                self._approvals.withdraw(f"interrupt:{task_id}:")
+                self._approvals.withdraw_requests(f"interrupt:{task_id}:")
             self.conn.flush()
 
     @override
@@ -177,10 +177,10 @@ class ForeignSaver(Saver):
         keys = [
             key for (key,) in self.conn.execute(written, (thread, item.id), tables=("approvals",)).fetchall()
         ]
-        if not keys and isinstance(item.value, str) and self._approvals.get(item.value):
+        if not keys and isinstance(item.value, str) and self._approvals.find_request(item.value):
             keys.append(item.value)  # an effect asks what became of it
         for request in [] if keys else interrupt_requests(item, node):
-            self._approvals.ask(request)
+            self._approvals.write_request(request)
             keys.append(request.key)
         self.conn.update("approvals", {"interrupt": None}, {"run": thread, "interrupt": item.id})
         for key in keys:
@@ -228,11 +228,11 @@ class ForeignSaver(Saver):
 
     def _ask_at_breakpoint(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
-        self._approvals.ask(request)
+        self._approvals.write_request(request)
         with self.conn.transaction() as conn:
             where = {"run": thread, "key": request.key, "interrupt": None}
             conn.update("approvals", {"interrupt": checkpoint}, where)
-        return self._approvals.answer(request.key) is None
+        return self._approvals.find_answer(request.key) is None
 
     @override
     def _note_interrupts(self, thread: str, interrupts: Any) -> None:

@@ -72,7 +72,7 @@ class SqlJournal:
     _rows: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
     """Rows that this drive, which alone changes any, has read or written; some aren't committed yet."""
 
-    def find(self, key: CallKey, call: CallView) -> JournalRow | None:
+    def find_row(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._row(key)
         if row is None:
             return None
@@ -91,19 +91,19 @@ class SqlJournal:
             epoch=row.epoch,
         )
 
-    def amend(self, key: CallKey, call: CallView) -> None:
+    def record_changed_arguments(self, key: CallKey, call: CallView) -> None:
         if self._row(key) is None:
             self._write_checkpoint(key, self._new_row(call, "scheduled")._replace(args=json.dumps(call.args)))
 
-    def call(self, key: CallKey) -> CallView:
-        call = self.transcript.message(key.message).tool_calls[key.index]
+    def read_call(self, key: CallKey) -> CallView:
+        call = self.transcript.read_message(key.message).tool_calls[key.index]
         for attempt in range(key.attempt, 1, -1):
             row = self._row(key.model_copy(update={"attempt": attempt}))
             if row is not None and row.args is not None:
                 return CallView(id=call.id, name=row.tool, args=json.loads(row.args))
         return CallView(id=call.id, name=call.name, args=call.args)
 
-    def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
+    def record_intent(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
         row = self._row(key) or self._new_row(call, "intent")
         if row.state == "done":
             return
@@ -112,7 +112,7 @@ class SqlJournal:
         with self.conn.transaction(synced=True):
             self._write_checkpoint(key, row)
 
-    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+    def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new_row(call, "done")
         text = self.redact.redact_result(result).model_dump_json()
         file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
@@ -137,7 +137,7 @@ class SqlJournal:
         ).fetchone()
         return CallKey(message=message, index=index, attempt=attempt or 1)
 
-    def ended_background(self, since: int) -> tuple[list[CallView], int]:
+    def background_commands_since(self, since: int) -> tuple[list[CallView], int]:
         if since >= self.epoch:
             return [], self.epoch
         rows = self.conn.execute(
@@ -151,12 +151,12 @@ class SqlJournal:
             for message, index, attempt, result in rows
             if json.loads(result)["meta"].get("pid") is not None
         ]
-        return [self.call(key) for key in keys], self.epoch
+        return [self.read_call(key) for key in keys], self.epoch
 
-    def undone(self, head: str) -> list[str]:
+    def undos_to_tell(self, head: str) -> list[str]:
         return [text for _, text in self._list_untold_undos(head)]
 
-    def tell_undone(self, head: str, record: str) -> None:
+    def record_undos_told(self, head: str, record: str) -> None:
         for seq, _ in self._list_untold_undos(head):
             self.conn.update("undone", {"record": record}, {"run": self.run, "seq": seq})
 
@@ -174,7 +174,7 @@ class SqlJournal:
         row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
         self.conn.insert("server_replies", row, "replace")
 
-    def settle(self, key: CallKey, record: str) -> None:
+    def drop_result_text(self, key: CallKey, record: str) -> None:
         row = self._row(key)
         if row is not None and row.result is not None and row.record is None:
             result = {**json.loads(row.result), "content": ""}
@@ -189,7 +189,7 @@ class SqlJournal:
             return None
         result = ToolResult.model_validate_json(text)
         if row.record and not row.result_file:
-            return result.model_copy(update={"content": self.transcript.message(row.record).text})
+            return result.model_copy(update={"content": self.transcript.read_message(row.record).text})
         return result
 
     def _row(self, key: CallKey) -> _Row | None:
@@ -233,12 +233,12 @@ class SqlEffects:
     epoch: int
     serde: Any
     """Stores results as it stores the state."""
-    known: Names
+    storable_classes: Names
     """Classes (module, name) of which results may be."""
     redact: Redactor = SHAPES
-    notice: Notice = ignore_notice
+    on_stored_value: Notice = ignore_notice
 
-    def find(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
+    def find_row(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
             "select state, attempt, type, value from effects where run = $1 and task = $2 and key = $3",
             (self.run, task, key),
@@ -246,20 +246,20 @@ class SqlEffects:
         ).fetchone()
         return _row(self.serde, *found) if found else None
 
-    def intend(self, task: str, key: str, place: str) -> None:
-        before = self.find(task, key, place)
+    def record_intent(self, task: str, key: str, place: str) -> None:
+        before = self.find_row(task, key, place)
         attempt = before.attempt + 1 if before else 1
         where = {"run": self.run, "task": task, "key": key, "place": place}
         row = {"attempt": attempt, "state": "intent", "epoch": self.epoch, "intent_at": unix_time()}
         with self.conn.transaction(synced=True) as conn:
             conn.insert("effects", {**where, **row}, "replace")
 
-    def fail(self, task: str, key: str) -> None:
+    def record_failure(self, task: str, key: str) -> None:
         with self.conn.transaction() as conn:
             where = {"run": self.run, "task": task, "key": key}
             conn.update("effects", {"state": "failed", "epoch": self.epoch}, where)
 
-    def keep_update(self, task: str, update: NodeUpdate) -> None:
+    def record_update(self, task: str, update: NodeUpdate) -> None:
         try:
             kind, data = self.serde.dumps_typed(update.wrote)
         except (TypeError, ValueError):  # the saver refuses it, by the name of the state key
@@ -268,17 +268,17 @@ class SqlEffects:
         row["raised"] = self.redact(replace_surrogates(update.raised))
         self.conn.insert("node_updates", {**row, "at": unix_time()}, "replace")
 
-    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
+    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
 
-    def finish(self, task: str, key: str, result: Any) -> None:
-        if wrong := find_unstorable(result, self.known, self.serde):
+    def record_result(self, task: str, key: str, result: Any) -> None:
+        if wrong := find_unstorable(result, self.storable_classes, self.serde):
             query = "select place from effects where run = $1 and task = $2 and key = $3"
             (place,) = self.conn.execute(query, (self.run, task, key), tables=("effects",)).fetchone()
             raise RunError(
                 f"Effect {key!r} of node {place!r} took place, but its result can't be stored: {wrong}. "
                 f"Make its function return JSON-like values or messages, then: interlock resume {self.run}"
             )
-        self.notice(f"The result of effect {key!r}", result)
+        self.on_stored_value(f"The result of effect {key!r}", result)
         kind, data = self.serde.dumps_typed(result)
         row = {"state": "done", "type": kind, "value": data, "done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
@@ -298,9 +298,9 @@ class RecordedEffects:
     conn: Connection
     run: str
     serde: Any
-    known: frozenset[tuple[str, ...]] = frozenset()
+    storable_classes: frozenset[tuple[str, ...]] = frozenset()
     redact: Redactor = SHAPES
-    notice: Notice = ignore_notice
+    on_stored_value: Notice = ignore_notice
 
     def __post_init__(self) -> None:
         self._given: dict[tuple[str, str], EffectRow] = {}
@@ -309,22 +309,22 @@ class RecordedEffects:
         for place, key, *row in self.conn.execute(rows, tables=("recorded_effects",)).fetchall():
             self._left.setdefault((place, key), []).append(_row(self.serde, "done", *row))
 
-    def find(self, task: str, key: str, place: str) -> EffectRow | None:
+    def find_row(self, task: str, key: str, place: str) -> EffectRow | None:
         left = self._left.get((place, key))
         if (task, key) not in self._given and left:
             self._given[task, key] = left.pop(0)
         return self._given.get((task, key))
 
-    def intend(self, task: str, key: str, place: str) -> None:  # noqa: ARG002 - as Effects
+    def record_intent(self, task: str, key: str, place: str) -> None:  # noqa: ARG002 - as Effects
         raise RunError(f"The run has no effect {key!r} in {place!r}, so a replay has no result of it.")
 
-    def fail(self, task: str, key: str) -> None: ...
+    def record_failure(self, task: str, key: str) -> None: ...
 
-    def finish(self, task: str, key: str, result: Any) -> None: ...
+    def record_result(self, task: str, key: str, result: Any) -> None: ...
 
-    def keep_update(self, task: str, update: NodeUpdate) -> None: ...
+    def record_update(self, task: str, update: NodeUpdate) -> None: ...
 
-    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
         same, values = where_sql(where)
@@ -418,7 +418,7 @@ class HookLog:
         )
         return [HookRow._make((*row[2:], self._load_reply(*row[:2]))) for row in found]
 
-    def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
+    def record_intent(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
         with self.conn.transaction(synced=True):
             for place, hook, attempt in hooks:
@@ -426,7 +426,7 @@ class HookLog:
                 state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
                 self._write_checkpoint("replace", firing, hook=hook.id, **about, **state)
 
-    def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
+    def record_reply(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
         file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
@@ -438,7 +438,7 @@ class HookLog:
             if last:
                 self.close(firing)
 
-    def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
+    def record_decision(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
         with self.conn.transaction() as conn:
             for hook in hooks:

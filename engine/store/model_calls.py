@@ -47,7 +47,7 @@ class SqlModelLog:
         record, model, finish, problem, *used, ms = row
         return Reply(
             record=record,
-            message=self.transcript.message(record),
+            message=self.transcript.read_message(record),
             model=model,
             finish_reason=finish,
             problem=problem,
@@ -96,7 +96,7 @@ class SqlModelLog:
             }
             conn.insert("model_calls", row)
             self._answered.add(call.task)
-        return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
+        return reply.model_copy(update={"record": record, "message": self.transcript.read_message(record)})
 
 
 def count_replies_by_role(conn: Connection, run: str) -> list[tuple[str, str, int]]:

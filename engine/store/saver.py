@@ -374,7 +374,8 @@ class Saver(BaseCheckpointSaver[int]):
     def set_effect_storage(self, effects: Effects) -> None:
         """Store results of effects as the state is stored."""
         if self._keeps_classes:
-            effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
+            effects.serde, effects.storable_classes = self.serde, self.known
+            effects.on_stored_value = self.notice
 
     def begin_drive(self, run: str, app: Any) -> None:
         """Keep what a later replay compares of the graph as it is now."""

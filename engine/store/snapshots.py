@@ -85,7 +85,7 @@ class SqlSnapshots:
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the first of parallel calls keeps what all of them may change."""
 
-    async def before(self, key: CallKey) -> None:
+    async def snapshot_before(self, key: CallKey) -> None:
         place = self._row_key(key)
         if place in self._calls:  # repeated after a kill: the first snapshot counts
             return
@@ -151,7 +151,7 @@ class SqlSnapshots:
             kept = kept._replace(more=kept.more + 1)
         set_run_option(self.conn, self.run, UNSAVED, kept._asdict())
 
-    async def after(self, key: CallKey, changed: str = "") -> None:
+    async def snapshot_after(self, key: CallKey, changed: str = "") -> None:
         place = self._row_key(key)
         if self._calls.get(place) is False and (commit := await self._take_snapshot(changed)):
             self._calls[place], self._newest = True, (key.message, commit)
@@ -168,7 +168,7 @@ class SqlSnapshots:
         )
         return {(self.run, *row[:3]): row[3] is not None for row in rows}
 
-    def close(self) -> None:
+    def save_known_files(self) -> None:
         if self._made is None:
             return
         try:

@@ -87,7 +87,7 @@ class StepLog:
         self.at_root: Callable[[int], None] = lambda _: None
         """Called with the number of each root step that is saved."""
 
-    def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
+    def record_start(self, task: str, namespace: str, node: str, workflow: str) -> None:
         if node.startswith(ERROR_HANDLER):  # LangGraph's namespace has it inside the node that raised
             *outer, _raised, own = namespace.split("|")
             namespace = "|".join([*outer, own])
@@ -111,14 +111,14 @@ class StepLog:
         found = {note.node for note in self._notes.values() if key in note.keys}
         return found.pop() if len(found) == 1 else ""
 
-    def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
+    def record_end(self, task: str, ms: float, keys: Sequence[str]) -> None:
         note = self._notes.get(task)
         if note is None:
             return
         note.ms, note.keys = ms, tuple(keys)
         self._move_inner_notes(task, note)
 
-    def failed(self, task: str) -> None:
+    def record_failure(self, task: str) -> None:
         if self._conn is not None:
             sql = (
                 "select task, ordinal from model_calls where run = $1 and task like $2 || '#%' "
@@ -129,7 +129,7 @@ class StepLog:
                     where = {"run": self._run, "task": asked, "ordinal": ordinal}
                     conn.update("model_calls", {"task": f"{asked}!{ordinal}"}, where)
 
-    def numbered(self, task: str, name: str) -> int:
+    def next_number(self, task: str, name: str) -> int:
         with self._one:  # a node's threads number, too
             numbers = self._numbers.setdefault(task, Counter())
             numbers[name] += 1
@@ -141,7 +141,7 @@ class StepLog:
             note.inside = [*self._before.pop(within, ()), last]
             self._decided.setdefault(task, []).extend(self._decided.pop(within, ()))
 
-    def handed_on(self, task: str) -> list[dict[str, Any]]:
+    def hand_on_graph(self, task: str) -> list[dict[str, Any]]:
         note = self._notes[task]
         self._move_inner_notes(task, note)
         del self._notes[task]
@@ -149,27 +149,27 @@ class StepLog:
             self._notes[task] = before.pop()
         return [_note_to_json(done, len(note.namespace)) for done in note.inside]
 
-    def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+    def take_over_graph(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
         within = inner_task_id(task)
         *before, self._notes[within] = (_note_from_json(note, namespace) for note in done)
         self._before[within] = before
 
-    def routed(self, task: str, label: str) -> None:
+    def record_route(self, task: str, label: str) -> None:
         if note := self._notes.get(task):
             note.route = label
 
-    def reasoned(self, task: str, reason: str) -> None:
+    def record_reason(self, task: str, reason: str) -> None:
         if note := self._notes.get(task):
             note.reason = reason
 
-    def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
+    def record_decision(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         self._decided.setdefault(task, []).append(_DecisionNote(key, what, unix_time()))
 
     def commit(self) -> None:
         if self._conn is not None:
             self._conn.flush()
 
-    def spent_s(self, namespace: str) -> float:
+    def working_seconds(self, namespace: str) -> float:
         """Seconds spent by finished nodes; those that ran in parallel count once."""
         if self._conn is None:
             return 0.0

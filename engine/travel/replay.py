@@ -547,4 +547,4 @@ def list_later_prompts(home: Path, run: str, step: int | None = None) -> Iterato
             start = pending_input(one.values) or one.values
             if chain and start.get("prompt") and (step is None or one.step > step):
                 asked = {name: start[name] for name in _ASKED if name in start}
-                yield Prompt(chain.message(start["prompt"]).text, asked)
+                yield Prompt(chain.read_message(start["prompt"]).text, asked)

@@ -60,7 +60,7 @@ def make_script_entries(conn: Connection, transcript: ChainTranscript, run: str)
             found.append(ScriptEntry(role=role, agent=agent, ordinal=unfilled, usage=Usage()))
         filled[agent, role] = ordinal + 1
         entry = to_script_entry(
-            transcript.message(record),
+            transcript.read_message(record),
             role=role,
             agent=agent,
             ordinal=ordinal,
@@ -88,7 +88,7 @@ def record_of(services: DriveServices, hooked: str) -> Record:
     journal = services.journal
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     chain = SqlChain(journal.conn).messages(journal.run)
-    messages = [(parent, services.transcript.message(name)) for name, parent in chain]
+    messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
     for parent, message in messages:
         if text := message.part(UNDONE):
@@ -190,10 +190,10 @@ class RecordedJournal(SqlJournal):
     recorded: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Record → the notes about undone files that follow it."""
 
-    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
-        row: JournalRow | None = self.find(key, call)
+    def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+        row: JournalRow | None = self.find_row(key, call)
         if row is None or row.state != "done":
-            super().finish(key, call, result)
+            super().record_result(key, call, result)
 
     def _list_untold_undos(self, head: str) -> list[tuple[int, str]]:
         """What the recorded conversation tells there."""
@@ -205,8 +205,8 @@ def read_results_without_intent(journal: SqlJournal) -> dict[str, ToolResult]:
     found: dict[str, ToolResult] = {}
     for message, index, attempt in list_calls_without_intent(journal.conn, journal.run):
         key = CallKey(message=message, index=index, attempt=attempt)
-        call = journal.call(key)
-        row = journal.find(key, call)
+        call = journal.read_call(key)
+        row = journal.find_row(key, call)
         if row is not None and row.result is not None:
             found[_call_identity(call)] = row.result
     return found
@@ -260,7 +260,7 @@ class RecordedToolset:
 class RecordedHooks:
     """Recorded hook replies, in firing order."""
 
-    configured: str
+    hooked_events: str
     conn: Connection
     outputs: Path
     run: str
@@ -282,7 +282,7 @@ class RecordedHooks:
 
     def checks(self, real: Checks) -> "RecordedChecks":
         """The run's check, answered from the record."""
-        return RecordedChecks(real.command, real.holds_tests, self._ends)
+        return RecordedChecks(real.command, real.must_pass_with_original_tests, self._ends)
 
     async def fire(
         self,
@@ -296,7 +296,7 @@ class RecordedHooks:
         firings = self._replies.get((event, subject), [])
         return merge_replies(event, firings.pop(0)) if firings else HookOutcome()
 
-    def unsettled(self, unknown: str) -> Unsettled:
+    def unsettled_firing(self, unknown: str) -> Unsettled:
         raise KeyError(unknown)
 
     def for_agent(self, _: str) -> "RecordedHooks":
@@ -308,32 +308,32 @@ class RecordedChecks:
     """How the run's checks ended, in their order; a replay runs none."""
 
     command: str
-    holds_tests: bool
+    must_pass_with_original_tests: bool
     ends: list[CheckEnd]
 
     def is_test(self, path: str) -> bool:
         return CheckTable(self.command).is_test(path)
 
-    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run_check(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
             raise RunError("The record has no further check: the replay would run one.")
         return self.ends.pop(0)
 
-    async def changes(self) -> TestChanges:
+    async def find_test_changes(self) -> TestChanges:
         return TestChanges()
 
-    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
-        return await self.run(key)
+    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
+        return await self.run_check(key)
 
 
 class NoSnapshots:
     """Does nothing: a replay changes no files."""
 
-    async def before(self, key: CallKey) -> None: ...
+    async def snapshot_before(self, key: CallKey) -> None: ...
 
-    async def after(self, key: CallKey, changed: str = "") -> None: ...
+    async def snapshot_after(self, key: CallKey, changed: str = "") -> None: ...
 
-    def close(self) -> None: ...
+    def save_known_files(self) -> None: ...
 
 
 class Seen:

@@ -195,7 +195,7 @@ class Comparison:
         """Return the file as it is: a snapshot leaves out what was ignored in the meantime."""
         try:
             # A folder on the way that became a link may hold more than is looked at.
-            with self.workspace.place(self.root / path) as place:
+            with self.workspace.open_place(self.root / path) as place:
                 found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
                 data = read_content(place, found, _LONGEST)
         except OSError:

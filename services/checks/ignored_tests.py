@@ -83,7 +83,7 @@ class IgnoredTests(WorkspaceTree):
 
         folder = Path(self._base + path)
         try:
-            with self._workspace.place(folder) as place, open_directory(place) as opened:
+            with self._workspace.open_place(folder) as place, open_directory(place) as opened:
                 entries = [(entry.name, entry_kind(entry)) for entry in os.scandir(opened)]
         except PathRefused:  # where runs are kept
             return set(), []
@@ -99,7 +99,7 @@ class IgnoredTests(WorkspaceTree):
             return set(), []
         files: set[str] = set()
         folders: list[str] = []
-        hidden = self._workspace.ignored_in(folder, git=False)
+        hidden = self._workspace.ignore_test_for(folder, git=False)
         for name, kind in entries:
             inside = f"{path}/{name}".lstrip("/")
             if is_private_name(name):

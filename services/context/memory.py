@@ -190,11 +190,11 @@ def find_memory_down_to(path: str, workspace: Workspace, names: Sequence[str]) -
         way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
         tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it
         found = [Path(file) for file in tried if os.path.isfile(file)]  # noqa: PTH113 - as above
-        if found and workspace.readable(path) != real:  # asked only then: most folders have none
+        if found and workspace.resolve_readable(path) != real:  # asked only then: most folders have none
             return
     except PathRefused:
         return
-    yield from (file for file in found if not workspace.ignored(file))
+    yield from (file for file in found if not workspace.is_ignored(file))
 
 
 def read_memory(file: Path, roots: Sequence[Path]) -> str:

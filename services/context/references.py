@@ -61,7 +61,7 @@ def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> lis
     budget = _AttachmentBudget()
     found: list[Reference] = []
     for path in dict.fromkeys(find_references(prompt)):
-        stop.check()
+        stop.raise_if_stopped()
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
             break
@@ -108,7 +108,7 @@ def to_reference(
     path: str, workspace: Workspace, budget: "_AttachmentBudget", stop: StopFlag
 ) -> Reference | None:
     try:
-        real = workspace.readable(path)
+        real = workspace.resolve_readable(path)
     except PathRefused as refused:
         return Reference(path, "refused", str(refused))
     kind = path_kind(workspace, real)
@@ -119,7 +119,7 @@ def to_reference(
         if len(elsewhere) == 1:
             return to_reference(elsewhere[0], workspace, budget, stop)
         return Reference(path, "missing", _missing_file_message(path, elsewhere, workspace, real))
-    shown = workspace.relative(real) if kind != "missing" else path
+    shown = workspace.display_path(real) if kind != "missing" else path
     if shown in budget.seen:
         return None
     budget.seen.add(shown)
@@ -136,8 +136,10 @@ def to_reference(
 def _find_files_by_path_end(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
-    files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
-    return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
+    files = (
+        file for root in workspace.roots for file in workspace.list_files(root, stop=stop.raise_if_stopped)
+    )
+    return sorted(workspace.display_path(Path(file)) for file in files if file.endswith(ending))
 
 
 def _missing_file_message(path: str, candidates: Sequence[str], workspace: Workspace, real: Path) -> str:

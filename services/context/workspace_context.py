@@ -59,7 +59,7 @@ _SECONDS = 2.0
 _HIDDEN = frozenset({".git"})
 
 IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
-"""Same as `Workspace.ignored_in`."""
+"""Same as `Workspace.ignore_test_for`."""
 
 
 def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
@@ -365,7 +365,7 @@ class WorkspaceContext:
     def _list_trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
         return "\n\n".join(
-            f"{root}/\n{list_tree(root, self.workspace.ignored_in, limit)}" for root in self.roots
+            f"{root}/\n{list_tree(root, self.workspace.ignore_test_for, limit)}" for root in self.roots
         )
 
     def _display_path(self, path: Path) -> str:

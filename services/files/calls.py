@@ -76,7 +76,7 @@ class FileCalls:
     def _save_in_editor(self, path: Path, data: bytes, key: CallKey) -> None:
         """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
         before = sha256(data)
-        with suppress(OSError, PathRefused), self.workspace.place(path) as place:  # the write reports it
+        with suppress(OSError, PathRefused), self.workspace.open_place(path) as place:  # the write reports it
             if hash_file_at(place) != before and self._current_hash(place, path) == before:
                 self._write_in_editor(path, data)
                 if hash_file_at(place) != before:
@@ -94,7 +94,7 @@ class FileCalls:
         """Let the editor write a file, if there is one. Look at the disk afterwards."""
         if self.workspace.buffers and any(path.is_relative_to(root) for root in self.workspace.roots):
             with suppress(UnicodeDecodeError):
-                self.workspace.buffers.write(path, data.decode())
+                self.workspace.buffers.write_text(path, data.decode())
 
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
@@ -144,8 +144,8 @@ class FileCalls:
     def now(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
-            own = self.workspace.plan_file(path) or Path(path)
-            with self.workspace.place(own) as place:
+            own = self.workspace.find_plan_file(path) or Path(path)
+            with self.workspace.open_place(own) as place:
                 return self._current_hash(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -155,7 +155,7 @@ class FileCalls:
     def _is_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
-            with self.workspace.place(Path(planned.path)) as place:
+            with self.workspace.open_place(Path(planned.path)) as place:
                 done = hash_file_at(place) == planned.after
                 if done:
                     remove_leftover(place, key)
@@ -167,21 +167,21 @@ class FileCalls:
         """Write the change unless the file is no longer as planned."""
         path = Path(change.path)
         try:
-            if self.workspace.writable(change.path) != path:  # replaced by a link in the meantime
+            if self.workspace.resolve_writable(change.path) != path:  # replaced by a link in the meantime
                 return _external_change_result(self.workspace, planned)
-            with self.workspace.place(path, make=planned.before is None) as place:
+            with self.workspace.open_place(path, make=planned.before is None) as place:
                 if hash_file_at(place) == planned.after:
                     return _success_result(self.workspace, planned)
                 if self._current_hash(place, path) != planned.before:
                     return _external_change_result(self.workspace, planned)
                 if change.before != change.after:
-                    plan = self.workspace.plan_file(change.path) is not None
+                    plan = self.workspace.find_plan_file(change.path) is not None
                     self._write_in_editor(path, change.after)
                     if hash_file_at(place) != planned.after:
                         write_atomically(place, change.after, key, private=plan)
         except OSError as error:
             return self._write_failure(path, planned, error)
-        self.workspace.note_written(path, planned.after)
+        self.workspace.record_written(path, planned.after)
         return _success_result(self.workspace, planned)
 
     def _write_failure(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
@@ -189,7 +189,7 @@ class FileCalls:
         if gone or error.errno == errno.ELOOP:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
-        shown = self.workspace.relative(path)
+        shown = self.workspace.display_path(path)
         return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
@@ -213,7 +213,7 @@ def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContex
     target = prepare_write_target(file_path, context, files)
     if target.before is None:
         return TargetFile(str(target.path), target.display_path, None, 0)
-    context.workspace.readable(file_path)  # errors and helpers quote the file's text
+    context.workspace.resolve_readable(file_path)  # errors and helpers quote the file's text
     return TargetFile(
         str(target.path), target.display_path, target.before, _modified_at(target.path, context)
     )
@@ -221,7 +221,7 @@ def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContex
 
 def _modified_at(path: Path, context: ToolContext) -> float:
     try:
-        with context.workspace.place(path) as place:
+        with context.workspace.open_place(path) as place:
             return stat_without_links(place).st_mtime
     except OSError:  # created by an earlier call of the batch, not on disk yet
         return 0
@@ -264,7 +264,7 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
     meta: dict[str, JsonValue] = {
-        "path": workspace.relative(Path(planned.path)),
+        "path": workspace.display_path(Path(planned.path)),
         "diff": planned.diff,
         "summary": f"+{added} -{removed}",
     }
@@ -272,7 +272,7 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
 
 
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
-    shown = workspace.relative(Path(planned.path))
+    shown = workspace.display_path(Path(planned.path))
     return error_result(
         "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
     )

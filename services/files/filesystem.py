@@ -234,7 +234,7 @@ class Anchor:
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
-        """See `Workspace.place`; `path` is this directory or below it."""
+        """See `Workspace.open_place`; `path` is this directory or below it."""
         from interlock.state.workspace import Place
 
         parts = path.relative_to(self.path).parts
@@ -306,7 +306,7 @@ class OutputFiles:
     def directory(self) -> Path:
         return self.state_directory / "outputs"
 
-    def save(self, data: bytes, suffix: str = ".txt") -> Path:
+    def save_bytes(self, data: bytes, suffix: str = ".txt") -> Path:
         """Store `data`; equal bytes get the same name. File and folder are durable on return."""
         self._make_outputs_directory()
         if suffix == ".txt":
@@ -316,19 +316,19 @@ class OutputFiles:
         self.on_complete(path)
         return path
 
-    def new_spool(self) -> Path:
-        """See `Outputs.new_spool`: creates an empty file with a unique name."""
+    def new_spool_path(self) -> Path:
+        """See `Outputs.new_spool_path`: creates an empty file with a unique name."""
         self._make_outputs_directory()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
 
-    def named(self, spool: Path, digest: str) -> Path:
+    def rename_to_digest(self, spool: Path, digest: str) -> Path:
         path = rename_to_hash(spool, digest)
         self.on_complete(path)
         return path
 
-    def release(self, spool: Path) -> None:
+    def release_spool(self, spool: Path) -> None:
         if spool.exists():
             self.on_complete(spool)
 

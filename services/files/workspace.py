@@ -80,14 +80,14 @@ class FolderWorkspace:
     def roots(self) -> Sequence[Path]:
         return self._roots
 
-    def readable(self, path: str) -> Path:
-        """See `Workspace.readable`; also refuses ignored files, but not ignored directories."""
-        real = self._find_stored_output(path) or self.plan_file(path) or self._resolve_allowed(path)
+    def resolve_readable(self, path: str) -> Path:
+        """See `Workspace.resolve_readable`; also refuses ignored files, but not ignored directories."""
+        real = self._find_stored_output(path) or self.find_plan_file(path) or self._resolve_allowed(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
         self._refuse_users_ignored(path, real)
         there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
-        if there and not self._is_in_dependencies(real) and self.ignored(real):
+        if there and not self._is_in_dependencies(real) and self.is_ignored(real):
             raise PathRefused(ignored_text(path, git=True))
         return real
 
@@ -101,9 +101,9 @@ class FolderWorkspace:
                 self.fetch_output(name)
         return resolve_stored_output(self._outputs, path)
 
-    def writable(self, path: str) -> Path:
-        """See `Workspace.writable`; git-ignored files may be written."""
-        if plan := self.plan_file(path):
+    def resolve_writable(self, path: str) -> Path:
+        """See `Workspace.resolve_writable`; git-ignored files may be written."""
+        if plan := self.find_plan_file(path):
             return plan
         real = self._resolve_allowed(path)
         if real in self._roots:
@@ -120,11 +120,11 @@ class FolderWorkspace:
         return real
 
     def _refuse_users_ignored(self, path: str, real: Path) -> None:
-        if self.ignored(real, git=False):
+        if self.is_ignored(real, git=False):
             raise PathRefused(ignored_text(path, git=False))
 
-    def protected(self, path: str) -> Protection | None:
-        """See `Workspace.protected`. Checks both the path as written and its target."""
+    def find_protection(self, path: str) -> Protection | None:
+        """See `Workspace.find_protection`. Checks both the path as written and its target."""
         try:
             absolute = to_intended_path(path, self.root)
             real = resolve_links(absolute)
@@ -140,16 +140,16 @@ class FolderWorkspace:
             (found for way in ways if (found := self.protected_paths.protection_of(way, self._roots))), None
         )
 
-    def plan_file(self, path: str) -> Path | None:
+    def find_plan_file(self, path: str) -> Path | None:
         return resolve_path_of_plan(self.plans, path)
 
-    def relative(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
         inside = path.is_relative_to(self.root)
         text = (path.relative_to(self.root) if inside else path).as_posix()
         return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", replace_surrogates(text))
 
-    def ignored(self, path: Path, *, git: bool = True) -> bool:
+    def is_ignored(self, path: Path, *, git: bool = True) -> bool:
         root = self._root_of(path)
         if root is None or path == root:
             return False
@@ -157,7 +157,7 @@ class FolderWorkspace:
             return True
         return self._rules[root].is_ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
 
-    def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+    def ignore_test_for(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
         root = self._root_of(directory)
         if root is None:
             return lambda _name, _is_dir: False
@@ -168,7 +168,7 @@ class FolderWorkspace:
             below or name in closed or (git and fold_name(name) == DEPENDENCIES) or inside(name, is_dir)
         )
 
-    def walk_names(
+    def list_files(
         self,
         start: Path,
         *,
@@ -180,7 +180,7 @@ class FolderWorkspace:
         if root is None:
             return ()
         try:
-            with self.place(start) as place:
+            with self.open_place(start) as place:
                 mode = stat_without_links(place).st_mode
         except OSError:
             return ()
@@ -237,16 +237,16 @@ class FolderWorkspace:
         return files
 
     @contextmanager
-    def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
+    def open_place(self, path: Path, *, make: bool = False) -> Generator[Place]:
         folder = self._anchor_folder(path)
         if folder not in self._anchors:
             self._anchors[folder] = Anchor(folder, private=True)  # ours, not the user's
-        if make and self.protected(str(path)):
+        if make and self.find_protection(str(path)):
             self.protected_paths.announce_path(path)
         with self._anchors[folder].place(path, make=make) as place:
             yield place
 
-    def note_written(self, path: Path, digest: str | None) -> None:
+    def record_written(self, path: Path, digest: str | None) -> None:
         self.protected_paths.note_written(path, digest)
 
     def _anchor_folder(self, path: Path) -> Path:
@@ -262,7 +262,7 @@ class FolderWorkspace:
     def _list_entries(self, path: str) -> list[tuple[str, Kind]]:
         try:
             with (
-                self.place(Path(path)) as place,
+                self.open_place(Path(path)) as place,
                 open_directory(place) as directory,
                 os.scandir(directory) as found,
             ):
@@ -280,7 +280,7 @@ class FolderWorkspace:
         root = self._root_of(target)
         if root is None or first_private_name(names_below(target, root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
             return False
-        return rules is not self._rules[root] or not self.ignored(target, git=False)
+        return rules is not self._rules[root] or not self.is_ignored(target, git=False)
 
     def _resolve_allowed(self, path: str) -> Path:
         """Return the real path. Raise `PathRefused` if it is outside the workspace or private."""
@@ -303,12 +303,12 @@ class FolderWorkspace:
         hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
         if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
-                f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
+                f"{path!r} is refused: it is the same file as {self.display_path(Path(twin))!r}; go on without it."
             )
         return real
 
     def _is_hidden_by_user(self, file: str) -> bool:
-        return self.ignored(Path(file), git=False)
+        return self.is_ignored(Path(file), git=False)
 
     def _outside_error(self, path: str) -> PathRefused:
         return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")

@@ -76,7 +76,7 @@ class WorkspaceIndex:
             raise ToolError(
                 "invalid_tool_params", f"No language {asked.language!r}; there is {', '.join(near)}."
             )
-        path, root = self._workspace.readable(asked.path), self._workspace.root
+        path, root = self._workspace.resolve_readable(asked.path), self._workspace.root
         if not path.is_relative_to(root):
             raise ToolError("path_refused", f"{asked.path!r} isn't indexed, only the workspace itself is.")
         if not path.exists():
@@ -169,7 +169,7 @@ class WorkspaceIndex:
     async def _run_exclusively(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: StopFlag) -> T:
             with self._one, convert_store_errors(self._file.path, sqlite3.DatabaseError):
-                self._check = stop.check
+                self._check = stop.raise_if_stopped
                 self._check()
                 return work(*args)
 

@@ -229,7 +229,7 @@ def iterate_sources(workspace: Workspace, named_path: str, stop: Callable[[], No
     around = outermost_excluded_folder(workspace, named_path)
     for inside in ("", around) if around else ("",):
         for path in map(
-            Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_is_excluded)
+            Path, workspace.list_files(workspace.root / inside, stop=stop, leave_out=_is_excluded)
         ):
             language = detect_language(path)
             if language is not None and (found := _file_signature(path)) is not None:
@@ -242,7 +242,7 @@ def outermost_excluded_folder(workspace: Workspace, path: str) -> str:
     at = workspace.root
     for name in Path(path).parts:
         beside, at = _list_names(at), at / name
-        if _is_excluded(name, beside, _list_names(at)) or workspace.ignored(at):
+        if _is_excluded(name, beside, _list_names(at)) or workspace.is_ignored(at):
             return at.relative_to(workspace.root).as_posix()
     return ""
 
@@ -276,7 +276,7 @@ def read_source(workspace: Workspace, path: str) -> bytes | None:
     try:
         if resolve_allowed_file(workspace, workspace.root / path, ignored=True) is None:
             return None  # a hard link may be another name of a private file
-        with workspace.place(workspace.root / path) as place, open_regular_file(place) as file:
+        with workspace.open_place(workspace.root / path) as place, open_regular_file(place) as file:
             data = file.read(LARGEST + 1)
     except (OSError, PathRefused):
         return None

@@ -237,7 +237,7 @@ class Servers:
         )
 
     def _save_data(self, data: Data) -> Path:
-        return self._outputs.save(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
+        return self._outputs.save_bytes(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
     def _offerable_tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
         """Return the tools with unambiguous names, and why others are left out."""

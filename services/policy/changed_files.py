@@ -239,7 +239,7 @@ def _describe_protected_path(
 ) -> str | None:
     for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
         for place in possible_locations(path, reading):
-            if found := reading.workspace.protected(place):
+            if found := reading.workspace.find_protection(place):
                 return f"changes {found.part!r} ({found.what})"
             if program not in _REMOVE and is_inside_git_folder(place):
                 return f"changes {path!r} (what git runs and believes)"

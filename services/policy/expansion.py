@@ -73,7 +73,7 @@ def find_trusted_names(text: str, reading: LineReading) -> Sequence[str]:
     for name in dict.fromkeys(islice(_NAME.findall(_EXTENDED.sub("*", text)), _MOST_NAMES)):
         if set(name) & {*"*?["}:
             found += _paths_from_parts(_parse_alternatives(name, {}, 0)[0], reading)
-        elif reading.workspace.protected(name):
+        elif reading.workspace.find_protection(name):
             found.append(name)
     return found
 

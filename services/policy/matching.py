@@ -268,7 +268,7 @@ def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Works
             for text in _iterate_keys_and_strings(call.args)
             if len(text) <= _LONGEST_PATH and "\n" not in text
         ]
-    return next((found for path in paths if (found := workspace.protected(path))), None)
+    return next((found for path in paths if (found := workspace.find_protection(path))), None)
 
 
 def _iterate_keys_and_strings(value: object) -> Iterator[str]:
@@ -327,6 +327,11 @@ def add_plan_file_hint(
     """Return the hints with one more if the call writes the run's plan. Only we may set it, never a server."""
     own = {k: v for k, v in hints.items() if k != _PLAN_FILE}
     path = call.args.get("file_path")
-    if mode == "plan" and risk == "write" and isinstance(path, str) and workspace.plan_file(path) is not None:
+    if (
+        mode == "plan"
+        and risk == "write"
+        and isinstance(path, str)
+        and workspace.find_plan_file(path) is not None
+    ):
         return {**own, _PLAN_FILE: True}
     return own

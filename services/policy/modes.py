@@ -108,13 +108,13 @@ class ModeBook:
         self._modes = {mode.slug: mode for mode in modes}
         self._then = {mode.slug: mode for mode in at_start}
 
-    def get(self, slug: str) -> Mode | None:
+    def find_mode(self, slug: str) -> Mode | None:
         return self._modes.get(slug)
 
-    def all(self) -> Sequence[Mode]:
+    def list_modes(self) -> Sequence[Mode]:
         return [*self._modes.values()]
 
-    def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+    def refusal_reason(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
         mode = self._modes.get(slug)
         if mode is None:
             return f"Mode {slug!r} no longer exists; {call.name} asked for it. Switch to another mode."
@@ -150,7 +150,7 @@ def _describe_groups(mode: Mode) -> str:
 
 def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
     """Return the tools with a mode parameter, restricted to the available modes."""
-    slugs = tuple(mode.slug for mode in book.all())
+    slugs = tuple(mode.slug for mode in book.list_modes())
     named = {"switch_mode": (SWITCH_MODE, "mode_slug"), "new_task": (NEW_TASK, "mode")}
     return {
         name: replace(tool, args=restrict_field(tool.args, field, slugs, "no mode has this slug"))

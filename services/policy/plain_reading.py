@@ -147,7 +147,7 @@ def _cd_target(command: ShellCommand) -> str | None:
 def resolve_readable_or_none(path: str, workspace: Workspace) -> Path | None:
     """Return the real path, or None if it is outside the workspace or kept from tools."""
     try:
-        return workspace.readable(path)
+        return workspace.resolve_readable(path)
     except PathRefused:
         return None
 
@@ -356,8 +356,8 @@ class LineReading:
                             return False
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
-                    if self.workspace.ignored(path):
-                        if not skipped or self.workspace.ignored(path, git=False):
+                    if self.workspace.is_ignored(path):
+                        if not skipped or self.workspace.is_ignored(path, git=False):
                             return False
                     elif folder:
                         pending.append(entry.path)
@@ -435,7 +435,7 @@ class LineReading:
 
     def _is_hidden_by_user(self, path: str) -> bool:
         """Return whether the user's ignore files keep a path, relative to the repository, from tools."""
-        return any(self.workspace.ignored(root / path, git=False) for root in self.workspace.roots)
+        return any(self.workspace.is_ignored(root / path, git=False) for root in self.workspace.roots)
 
     def _is_allowed_revision(self, text: str) -> bool:
         """Return whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""

@@ -162,14 +162,14 @@ class RulePolicy:
 
     async def limit_if_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
         """Return the verdict limited to ask, once, if the call leads to a private address that no rule names."""
-        if verdict.decision == "deny" or self.reach(call, risk, mode) == "any":
+        if verdict.decision == "deny" or self.allowed_reach(call, risk, mode) == "any":
             return verdict
         return await ask_if_host_is_private(call, verdict)
 
-    def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Return which addresses a call may reach: all in yolo, and where a rule that somebody wrote names the
         host."""
-        if self.at_start is not None and self.at_start.reach(call, risk, mode) != "any":
+        if self.at_start is not None and self.at_start.allowed_reach(call, risk, mode) != "any":
             return "approved"
         if (mode := _mode_of_rules(mode)) == "yolo":
             return "any"
@@ -199,26 +199,26 @@ class RulePolicy:
     ) -> Explanation:
         """Return the verdict without session rules, with the parsed parts and every rule considered."""
         decided = self._apply_rules(call, risk, mode, _NO_RULES, annotations or {})
-        choices = self.choices(call, risk, decided.to_verdict())
-        rules = (self.always_rule(call, risk, c, mode) for c in _ALWAYS if c in choices)
+        choices = self.offered_choices(call, risk, decided.to_verdict())
+        rules = (self.narrowed_rule(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return to_explanation(decided, choices, next(rules, None))
 
-    def only_reads(self, call: CallView) -> bool:
+    def is_read_only_command(self, call: CallView) -> bool:
         """Return whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
         line = _parse_call_line(call)
         return line is not None and is_only_reading(call, line, self._workspace)
 
-    def fingerprint(self) -> str:
+    def rules_fingerprint(self) -> str:
         """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
         rules = (*self.workspace_rules.deciding.rules, *self.workspace_rules.checking.rules)
         plain = [[_to_stable_value(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
-        began = self.at_start.fingerprint() if self.at_start else ""
+        began = self.at_start.rules_fingerprint() if self.at_start else ""
         whole = repr(
             (plain, self.workspace_rules.scope.interactive, sorted(self.workspace_rules.scope.servers), began)
         )
         return sha256(whole.encode()).hexdigest()[:16]
 
-    def choices(
+    def offered_choices(
         self, call: CallView, risk: Risk, verdict: Verdict, mode: str = "default"
     ) -> tuple[Choice, ...]:
         """Return the choices offered. An always-choice must be narrow and prevent the next question."""
@@ -229,12 +229,12 @@ class RulePolicy:
         if risk == "write" and mode == "default" and self.check(call, risk, "auto_edit").decision == "allow":
             sparing.append(_EDITS)
         for choice in _ALWAYS:
-            rule = self.always_rule(call, risk, choice, mode)
+            rule = self.narrowed_rule(call, risk, choice, mode)
             if rule and self.check(call, risk, mode, [rule]).decision == "allow":
                 sparing.append(choice)
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
-    def always_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def narrowed_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
         rule = self._to_narrow_session_rule(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
@@ -260,7 +260,7 @@ class RulePolicy:
         about = None if risk == "execute" else call_target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
-    def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
+    def save_rule(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
         return None if self._save_to is None else save_rules(self._save_to, self._to_tables(risk, rule), note)
 
     def _to_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:

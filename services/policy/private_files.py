@@ -149,7 +149,7 @@ def _is_private_file(text: str, reading: LineReading) -> bool:
         return True
     inside = real.is_relative_to(root)
     return inside and (
-        reading.workspace.ignored(real, git=False) or find_private_hard_link(real, root) is not None
+        reading.workspace.is_ignored(real, git=False) or find_private_hard_link(real, root) is not None
     )
 
 

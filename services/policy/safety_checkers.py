@@ -90,7 +90,7 @@ def _parse_result(checker: Checker, ended: ProcessEnd) -> tuple[Decision, str]:
 def _check_allowed_paths(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
     for name, path in _path_arguments(checker, call.args):
         try:
-            workspace.readable(path)
+            workspace.resolve_readable(path)
         except PathRefused as refused:
             return "deny", f"The safety checker {checker.name} denies {name!r}: {refused}"
     return "allow", f"The safety checker {checker.name} lets it pass."

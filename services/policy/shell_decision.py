@@ -241,7 +241,7 @@ class _LineCheck:
             return None
         for word in command.words[1:]:
             for path, base in product(_possible_paths_in(word.text), self.reading.folders_or_root):
-                if found := self.reading.workspace.protected(join_unless_absolute(base, path)):
+                if found := self.reading.workspace.find_protection(join_unless_absolute(base, path)):
                     return f"may change {found.part!r} ({found.what})"
         patched = describe_patched_trusted_file(command, self.reading)
         return patched or describe_trusted_file_change(command, self.reading)
@@ -501,7 +501,7 @@ def describe_protected_redirection(reading: LineReading) -> str | None:
     for target in (r.target for r in reading.line.redirects if r.kind == "write" and r.target is not None):
         for path in possible_redirection_paths(target, reading):
             found = next(
-                filter(None, map(reading.workspace.protected, possible_locations(path, reading))), None
+                filter(None, map(reading.workspace.find_protection, possible_locations(path, reading))), None
             )
             if found is not None:
                 return f"writes to {path!r} ({found.what})"
@@ -526,7 +526,7 @@ def _describe_redirection_problem(target: Word, reading: LineReading) -> str | N
     if len(reading.folders) != 1 and not posixpath.isabs(target.text):
         return f"changes its folder before it writes to {target.text!r}"
     try:
-        reading.workspace.writable(posixpath.join(*reading.folders, target.text))
+        reading.workspace.resolve_writable(posixpath.join(*reading.folders, target.text))
     except PathRefused as refused:
         return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
     return None

@@ -105,7 +105,7 @@ def _describe_trusted_member(member: _Member, place: str, reading: LineReading) 
         if "node_modules" in parts:
             continue
         for base in reading.folders_or_root:
-            found = reading.workspace.protected(posixpath.join(base, whole))
+            found = reading.workspace.find_protection(posixpath.join(base, whole))
             if found is not None:
                 there = os.path.lexists(reading.workspace.root / base / whole)
                 if there or not is_safe_to_create(found.part):
@@ -403,7 +403,7 @@ def describe_patched_trusted_file(command: ShellCommand, reading: LineReading) -
     except OSError:  # too large, or unreadable
         return UNSEEN_PATCH
     for path, base in product(changed, reading.folders_or_root):
-        if touched := reading.workspace.protected(posixpath.join(base, path)):
+        if touched := reading.workspace.find_protection(posixpath.join(base, path)):
             return f"applies a patch that changes {touched.part!r} ({touched.what})"
     return None
 

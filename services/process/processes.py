@@ -110,7 +110,7 @@ class SupervisedProcesses:
         except (OSError, ValueError) as error:
             return ProcessEnd("not_started", None, None, _describe_start_error(error), 0, None, 0.0)
 
-    async def start(
+    async def start_in_background(
         self,
         argv: Sequence[str],
         *,
@@ -128,7 +128,7 @@ class SupervisedProcesses:
             failed = stack.enter_context(ExitStack())
             async with self._freeze_others(ours):
                 inside = None if ours else await self._enter_sandbox(stack, cwd, alone=False)
-                path = self._outputs.new_spool()
+                path = self._outputs.new_spool_path()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
                     child = self._start_supervised(
@@ -151,7 +151,7 @@ class SupervisedProcesses:
                 f"Command {label!r} could not be started: {_describe_start_error(error)}."
             ) from error
 
-    def background(self) -> Sequence[Mapping[str, Any]]:
+    def background_processes(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
 
         `exit_code` is negative for a signal. A command's children may still run when it is no longer `running` itself.
@@ -176,7 +176,7 @@ class SupervisedProcesses:
         for one in self._background:
             one.child.close()
             redact_file(one.output_file, self._redact)
-            self._outputs.release(one.output_file)
+            self._outputs.release_spool(one.output_file)
         self._held.close()
 
     def _start_supervised(
@@ -348,7 +348,7 @@ class ProcessOutput:
         try:
             self._spool.flush()
             os.fsync(self._spool.fileno())
-            named = self._outputs.named(Path(self._spool.name), self._digest.hexdigest())
+            named = self._outputs.rename_to_digest(Path(self._spool.name), self._digest.hexdigest())
         except OSError as error:
             self._stop_saving(error)
             return None
@@ -382,7 +382,7 @@ class ProcessOutput:
                 self._raw += chunk
                 if not self.omitted:
                     return
-                self._spool = self._outputs.new_spool().open("wb")
+                self._spool = self._outputs.new_spool_path().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
             self._write_spool(self._spool, chunk)
         except OSError as error:

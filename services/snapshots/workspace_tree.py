@@ -176,11 +176,11 @@ class WorkspaceTree:
         )
 
         folder = Path(self._base + path)
-        ignored = self._workspace.ignored_in(folder)
+        ignored = self._workspace.ignore_test_for(folder)
         files: set[str] = set()
         folders: list[str] = []
         # Gone or unreadable: treated as empty.
-        with suppress(OSError), self._workspace.place(folder) as place, open_directory(place) as opened:
+        with suppress(OSError), self._workspace.open_place(folder) as place, open_directory(place) as opened:
             for entry in os.scandir(opened):
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_private_name(entry.name) or ignored(entry.name, is_folder):
@@ -195,7 +195,7 @@ class WorkspaceTree:
         """Read files of one folder without following links on the way."""
         folder = self.folders[path]
         try:
-            with self._workspace.place(Path(self._base + path, "_")) as place:
+            with self._workspace.open_place(Path(self._base + path, "_")) as place:
                 for one in paths:
                     yield from self._read_path(one, folder, Place(place.directory, one.rpartition("/")[2]))
         except OSError:  # the folder was removed; the next look detects that

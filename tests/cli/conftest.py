@@ -80,7 +80,7 @@ class StoreMaker:
                 **changes,
             }
         )
-        name = SqlApprovals(self.conn, run).ask(request)
+        name = SqlApprovals(self.conn, run).write_request(request)
         self.execute(
             "update approvals set interrupt = $1, number = $2 where id = $3", f"i{count}", count + 1, name
         )

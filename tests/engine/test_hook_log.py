@@ -63,7 +63,7 @@ class Stage:
             preview="",
             choices=(choice,),
         )
-        name = SqlApprovals(self.conn, "r").ask(request)
+        name = SqlApprovals(self.conn, "r").write_request(request)
         record_decision(self.conn, "r", name, Answer(choice=choice))
 
     @property
@@ -108,7 +108,7 @@ def test_only_what_is_in_doubt_is_asked_and_skipping_runs_nothing(stage: Stage) 
     stage.fire(hooks)
     stage.cut("two")
     unknown = stage.fire(hooks, epoch=2).unknown
-    assert stage.run.unsettled(unknown).commands == ("echo two >> log",)
+    assert stage.run.unsettled_firing(unknown).commands == ("echo two >> log",)
     assert stage.fire(hooks, epoch=2).unknown == unknown
     stage.answer(unknown, "reject")
     assert [v.name for v in stage.fire(hooks, epoch=3).verdicts] == ["echo one >> log"]

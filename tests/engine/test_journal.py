@@ -22,16 +22,16 @@ def test_the_row_of_a_call_is_no_result_of_another_tool_or_of_other_arguments(st
         asked = ToolCall(id="0.0", name="run_shell_command", args={"command": "ls"})
         head = chain.append("", [Message(role="assistant", tool_calls=(asked,))])
         journal, key = SqlJournal(conn, chain, store.outputs, "r", 1), CallKey(message=head, index=0)
-        ran = journal.call(key)
-        journal.finish(key, ran, ToolResult(status="success", content="a.txt"))
-        found = journal.find(key, ran)
+        ran = journal.read_call(key)
+        journal.record_result(key, ran, ToolResult(status="success", content="a.txt"))
+        found = journal.find_row(key, ran)
         assert found is not None and found.result is not None and found.result.content == "a.txt"
         for other in (
             CallView(id="0.0", name="run_shell_command", args={"command": "git push"}),
             CallView(id="0.0", name="read_file", args=ran.args),
         ):
             with pytest.raises(RunError, match=r"another call .* Nothing was run"):
-                journal.find(key, other)
+                journal.find_row(key, other)
 
 
 INTENT = """
@@ -52,7 +52,7 @@ with closing(store.connect_driver()) as conn:
     chain = ChainTranscript(SqlChain(conn), store.outputs, "r")
     head = chain.append("", [Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="x", args={}),))])
     journal, key = SqlJournal(conn, chain, store.outputs, "r", 1), CallKey(message=head, index=0)
-    journal.intend(key, journal.call(key))
+    journal.record_intent(key, journal.read_call(key))
     print(*(line.split("(")[0].strip().lower() for line in said), sep="\\n")
 """
 

@@ -27,8 +27,8 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     chain, approvals = ChainTranscript(SqlChain(conn), store.outputs, "run"), SqlApprovals(conn, "run")
     deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
     assert _facts_outside_conversation({}, deps) == [], "a run that knows nothing says nothing"
-    approvals.ask(request(1))
-    record_decision(conn, "run", approvals.ask(request(2)), Answer(choice="proceed_once"))
+    approvals.write_request(request(1))
+    record_decision(conn, "run", approvals.write_request(request(2)), Answer(choice="proceed_once"))
     todos = [{"description": "look <here>", "status": "pending"}]
     record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
     plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]

@@ -23,7 +23,7 @@ async def main(folder: Path, mode: str, command: str) -> None:
     processes = SupervisedProcesses(outputs=outputs, env=env, sandbox=sandbox)
     argv = ["bash", "-c", command]
     if mode.startswith("background"):
-        await processes.start(argv, cwd=folder, label=command)
+        await processes.start_in_background(argv, cwd=folder, label=command)
         await asyncio.sleep(60)
     else:
         await processes.run(argv, cwd=folder, timeout_s=60)

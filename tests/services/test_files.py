@@ -90,14 +90,18 @@ def test_a_locked_folder_is_waited_for_and_in_the_end_given_up_on(tmp_path: Path
 
 def test_outputs_are_named_by_their_content_and_private(tmp_path: Path) -> None:
     outputs = OutputFiles(tmp_path / "state")
-    one, again, other = outputs.save(b"one"), outputs.save(b"one"), outputs.save(b"other", ".json")
+    one, again, other = (
+        outputs.save_bytes(b"one"),
+        outputs.save_bytes(b"one"),
+        outputs.save_bytes(b"other", ".json"),
+    )
     assert one == again != other
     assert (one.read_bytes(), other.suffix) == (b"one", ".json")
     assert sorted(outputs.directory.iterdir()) == sorted([one, other])
     for damage in (b"", b"wrong"):  # by a power cut: it is written again
         one.write_bytes(damage)
-        assert outputs.save(b"one").read_bytes() == b"one"
-    spool, another = outputs.new_spool(), outputs.new_spool()
+        assert outputs.save_bytes(b"one").read_bytes() == b"one"
+    spool, another = outputs.new_spool_path(), outputs.new_spool_path()
     assert spool != another
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (one, spool, outputs.directory)]
     assert modes == [0o600, 0o600, 0o700]
@@ -111,5 +115,5 @@ def test_an_output_is_on_disk_with_its_folder_before_anything_names_it(
     outputs = OutputFiles(tmp_path / "state")
     for _ in ("made", "found there"):
         synced.clear()
-        path = outputs.save(b"one")
+        path = outputs.save_bytes(b"one")
         assert synced[-2:] == [path.stat().st_ino, outputs.directory.stat().st_ino]

@@ -29,11 +29,11 @@ def workspace(place: Path) -> FolderWorkspace:
 
 def test_a_kept_output_can_be_read_but_not_written(place: Path, workspace: FolderWorkspace) -> None:
     path = str(place / "home" / "outputs" / KEPT)
-    assert workspace.readable(path) == Path(path)
+    assert workspace.resolve_readable(path) == Path(path)
     with pytest.raises(PathRefused, match="outside"):
-        workspace.writable(path)
+        workspace.resolve_writable(path)
     with pytest.raises(PathRefused, match="outside"):
-        FolderWorkspace(place / "work").readable(path)
+        FolderWorkspace(place / "work").resolve_readable(path)
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_a_kept_output_can_be_read_but_not_written(place: Path, workspace: Folde
 )
 def test_nothing_else_there_can_be_read(place: Path, workspace: FolderWorkspace, name: str) -> None:
     with pytest.raises(PathRefused):
-        workspace.readable(f"{place}/home/outputs/{name}")
+        workspace.resolve_readable(f"{place}/home/outputs/{name}")

@@ -256,5 +256,5 @@ def test_a_workspace_of_everything_has_no_inside_of_the_machine() -> None:
     everything = FolderWorkspace(Path("/"))
     for path in ("/proc/self/environ", "/proc/1/cmdline", "/sys/kernel", "/dev/stdin"):
         with pytest.raises(PathRefused, match="outside"):
-            everything.readable(path)
-    assert everything.readable("/etc/hosts") == Path("/etc/hosts").resolve()
+            everything.resolve_readable(path)
+    assert everything.resolve_readable("/etc/hosts") == Path("/etc/hosts").resolve()

@@ -110,11 +110,11 @@ class Hasty(FolderWorkspace):
         self._here, self._target = desk.root / swapped, desk.outside / target
         self._away = self._here.with_name("away")
 
-    def readable(self, path: str) -> Path:
-        return self._between(super().readable, path)
+    def resolve_readable(self, path: str) -> Path:
+        return self._between(super().resolve_readable, path)
 
-    def writable(self, path: str) -> Path:
-        return self._between(super().writable, path)
+    def resolve_writable(self, path: str) -> Path:
+        return self._between(super().resolve_writable, path)
 
     def _between(self, check: Callable[[str], Path], path: str) -> Path:
         if self._away.exists():

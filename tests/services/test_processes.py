@@ -125,7 +125,7 @@ def test_long_output_keeps_head_and_tail_and_one_file_with_every_byte(play: Play
     async def scene(bench: Bench) -> tuple[ProcessEnd, ...]:
         outputs = [await bench.bash("seq 1 200000", limit_chars=limit) for limit in (1000, 2000)]
         fits = await bench.bash("head -c 1000 /dev/zero | tr '\\0' x", limit_chars=1000)
-        assert bench.saved() == [bench.outputs.save(whole.encode())]
+        assert bench.saved() == [bench.outputs.save_bytes(whole.encode())]
         return *outputs, fits
 
     whole = "".join(f"{n}\n" for n in range(1, 200001))
@@ -157,7 +157,7 @@ def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
     outputs = OutputFiles(tmp_path)
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
-    outputs.new_spool = lambda: full  # type: ignore[method-assign]
+    outputs.new_spool_path = lambda: full  # type: ignore[method-assign]
     output = ProcessOutput(100, outputs)
     for _ in range(20):
         output.feed(b"x" * 9999)
@@ -338,10 +338,10 @@ def test_what_can_not_start_says_why(
 
 def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) -> None:
     async def scene(bench: Bench) -> None:
-        pid = await bench.processes.start(
+        pid = await bench.processes.start_in_background(
             ["bash", "-c", "echo $$; sleep 60"], cwd=bench.folder, label="server"
         )
-        (info,) = bench.processes.background()
+        (info,) = bench.processes.background_processes()
         assert (info["pid"], info["label"], info["running"], info["exit_code"]) == (pid, "server", True, None)
         output = Path(info["output_file"])
         while not output.read_text():
@@ -350,7 +350,7 @@ def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) ->
         assert output.parent == bench.outputs.directory
         bench.processes.close()
         assert not Path(f"/proc/{pid}").exists()
-        assert not bench.processes.background()[0]["running"]
+        assert not bench.processes.background_processes()[0]["running"]
 
     play(scene)
 
@@ -359,22 +359,24 @@ def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) ->
 def test_a_background_command_that_ended_says_how(play: Play) -> None:
     async def scene(bench: Bench) -> list[int | None]:
         for command in ("exit 7", "kill -9 $$"):
-            await bench.processes.start(["bash", "-c", command], cwd=bench.folder, label=command)
-        while any(one["running"] for one in bench.processes.background()):
+            await bench.processes.start_in_background(
+                ["bash", "-c", command], cwd=bench.folder, label=command
+            )
+        while any(one["running"] for one in bench.processes.background_processes()):
             await asyncio.sleep(0.02)
-        return [one["exit_code"] for one in bench.processes.background()]
+        return [one["exit_code"] for one in bench.processes.background_processes()]
 
     assert play(scene) == [7, -9]
 
 
 def test_a_background_command_that_can_not_start_is_an_error_and_forgets_no_other(play: Play) -> None:
     async def scene(bench: Bench) -> None:
-        wrong = bench.processes.start(["no-such-program"], cwd=bench.folder, label="wrong")
-        right = bench.processes.start(["sleep", "60"], cwd=bench.folder, label="right")
+        wrong = bench.processes.start_in_background(["no-such-program"], cwd=bench.folder, label="wrong")
+        right = bench.processes.start_in_background(["sleep", "60"], cwd=bench.folder, label="right")
         failed, _ = await asyncio.gather(wrong, right, return_exceptions=True)
         assert isinstance(failed, RunError)
         assert "'wrong' could not be started: No such file" in str(failed)
-        assert [one["label"] for one in bench.processes.background()] == ["right"]
+        assert [one["label"] for one in bench.processes.background_processes()] == ["right"]
         assert len(bench.saved()) == 1
 
     play(scene)

@@ -420,11 +420,11 @@ def test_agents_of_the_desktop_and_the_state_directory_are_not_reachable(
 def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
     async def scene(processes: SupervisedProcesses) -> str:
         command = "touch /usr/x $HOME/x sub/AGENTS.md; mkdir .gemini; echo made; sleep 60"
-        await processes.start(["bash", "-c", command], cwd=place.work, label="server")
-        file = Path(processes.background()[0]["output_file"])
+        await processes.start_in_background(["bash", "-c", command], cwd=place.work, label="server")
+        file = Path(processes.background_processes()[0]["output_file"])
         while "made" not in file.read_text():
             await asyncio.sleep(0.02)
-        with workspace.place(place.work / "sub/GEMINI.md", make=True):  # a tool, which somebody allowed
+        with workspace.open_place(place.work / "sub/GEMINI.md", make=True):  # a tool, which somebody allowed
             (place.work / "sub/GEMINI.md").write_text("")
         ended = await processes.run(["bash", "-c", "echo 1"], cwd=place.work, timeout_s=30)
         assert ended.output == "1\n"
@@ -457,10 +457,10 @@ def test_what_a_background_command_made_is_set_aside_before_another_run_obeys_it
 
     async def scene(processes: SupervisedProcesses) -> list[str]:
         command = "mkdir .gemini; echo {} > .gemini/settings.json; echo > .env; touch made; sleep 60"
-        await processes.start(["bash", "-c", command], cwd=place.work, label="server")
+        await processes.start_in_background(["bash", "-c", command], cwd=place.work, label="server")
         await asyncio.to_thread(until, (place.work / "made").exists)
         warnings = [*quarantine_leftovers(state, place.work)]
-        assert processes.background()[0]["running"]
+        assert processes.background_processes()[0]["running"]
         return warnings
 
     env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
@@ -483,7 +483,7 @@ def test_what_a_tool_made_is_set_aside_if_an_older_command_changed_it(place: Pla
     async def scene(processes: SupervisedProcesses) -> None:
         evil = "echo evil >> src/AGENTS.md; touch done; sleep 60"
         waits = f"touch ready; until [ -e src/go ]; do sleep 0.05; done; {evil}"
-        await processes.start(["bash", "-c", waits], cwd=desk.root, label="server")
+        await processes.start_in_background(["bash", "-c", waits], cwd=desk.root, label="server")
         await asyncio.to_thread(until, (desk.root / "ready").exists)
         for name in ("AGENTS.md", "CLAUDE.md"):
             written = await asyncio.to_thread(

@@ -69,14 +69,14 @@ def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(p
     async def scene() -> list[ProcessEnd]:
         async with place.processes() as processes:
             swap = SWAP.format(home=place.home)
-            await processes.start(["bash", "-c", swap], cwd=place.work, label="swap")
+            await processes.start_in_background(["bash", "-c", swap], cwd=place.work, label="swap")
             await asyncio.to_thread(until, (place.work / "swapping").exists)
             found: list[ProcessEnd] = []
             for _ in range(TRIES):
                 with suppress(FileNotFoundError):  # where `sub` is missing at this moment
                     (place.work / "sub/AGENTS.md").touch()
                 found.append(await place.look(processes))
-            assert all(one["running"] for one in processes.background()), "what was stopped goes on"
+            assert all(one["running"] for one in processes.background_processes()), "what was stopped goes on"
             return found
 
     found = asyncio.run(scene())
@@ -107,7 +107,7 @@ def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place:
             ended = await place.look(processes)
             assert ended.how == "not_started" and f"{place.home.name}' is mounted at" in ended.output
             with pytest.raises(RunError, match="could not be started: its sandbox could not be made"):
-                await processes.start(["bash", "-c", LOOK], cwd=place.work, label="look")
+                await processes.start_in_background(["bash", "-c", LOOK], cwd=place.work, label="look")
 
     asyncio.run(scene())
     place.check_home()

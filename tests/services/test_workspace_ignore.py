@@ -21,8 +21,8 @@ def files_in(root: Path, files: dict[str, Any], empty: str = "") -> FolderWorksp
 
 
 def walked(workspace: FolderWorkspace, start: str = ".", *, include_ignored: bool = False) -> list[str]:
-    found = workspace.walk_names(workspace.readable(start), include_ignored=include_ignored)
-    return [workspace.relative(Path(path)) for path in found]
+    found = workspace.list_files(workspace.resolve_readable(start), include_ignored=include_ignored)
+    return [workspace.display_path(Path(path)) for path in found]
 
 
 def git(root: Path, *args: str) -> str:
@@ -50,7 +50,7 @@ def test_nested_gitignores_hold_as_in_git(repo: Path) -> None:
     assert walked(workspace) == sorted(seen, key=lambda name: name.split("/"))
     for path in repo.rglob("*"):
         if path.is_file() and ".git/" not in str(path):
-            assert workspace.ignored(path) == (path.relative_to(repo).as_posix() not in seen), path
+            assert workspace.is_ignored(path) == (path.relative_to(repo).as_posix() not in seen), path
 
 
 def test_rules_of_git_hold_where_there_is_a_repository_also_one_made_during_the_run(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_rules_of_git_hold_where_there_is_a_repository_also_one_made_during_the_
     assert walked(workspace) == [".gitignore", "a.log"]
     git(tmp_path, "init", "-q")
     assert walked(workspace) == [".gitignore"]
-    assert workspace.ignored(tmp_path / "a.log")
+    assert workspace.is_ignored(tmp_path / "a.log")
     (tmp_path / ".gitignore").write_text("*.other\n")
-    assert not workspace.ignored(tmp_path / "a.log"), "a changed file is read again"
+    assert not workspace.is_ignored(tmp_path / "a.log"), "a changed file is read again"
 
 
 def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_asking_for_ignored_files_never_shows_what_the_user_keeps(repo: Path) ->
     assert walked(workspace, include_ignored=True) == [*sorted(files), "a.log", "node_modules/x"]
     assert walked(workspace) == sorted(files)
     assert walked(workspace, "node_modules") == ["node_modules/x"]
-    assert workspace.ignored(repo / "a.log") and not workspace.ignored(repo / "a.log", git=False)
+    assert workspace.is_ignored(repo / "a.log") and not workspace.is_ignored(repo / "a.log", git=False)
 
 
 def test_links_are_listed_only_when_they_lead_to_a_file_of_ours(repo: Path, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_where_case_makes_no_difference_a_name_in_another_case_is_ignored_too(re
     assert walked(workspace) == [".GEMINIIGNORE", ".geminiignore"]
     for path in ("SECRET.txt", "Private/a"):
         with pytest.raises(PathRefused):
-            workspace.readable(path)
-            workspace.writable(path)
+            workspace.resolve_readable(path)
+            workspace.resolve_writable(path)
 
 
 def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> None:
@@ -185,6 +185,6 @@ def test_roo_codes_ignore_file_hides_itself(tmp_path: Path) -> None:
     (tmp_path / ".rooignore").write_text("!.rooignore\n")
     (tmp_path / "a.txt").touch()
     workspace = FolderWorkspace(tmp_path)
-    assert workspace.readable("a.txt")
+    assert workspace.resolve_readable("a.txt")
     with pytest.raises(PathRefused, match="kept from tools"):
-        workspace.readable(".rooignore")
+        workspace.resolve_readable(".rooignore")

@@ -60,7 +60,7 @@ def workspace(root: Path) -> FolderWorkspace:
 def test_paths_inside_are_allowed_and_links_are_followed(
     workspace: FolderWorkspace, root: Path, path: str, file: str
 ) -> None:
-    for check in (workspace.readable, workspace.writable):
+    for check in (workspace.resolve_readable, workspace.resolve_writable):
         assert check(path.format(root=root)) == root.resolve() / file
 
 
@@ -94,7 +94,7 @@ PRIVATE = (
 def test_what_may_not_be_read_or_written_is_refused_in_one_line(
     workspace: FolderWorkspace, path: str, unread: str, unwritten: str
 ) -> None:
-    for check, why in ((workspace.readable, unread), (workspace.writable, unwritten)):
+    for check, why in ((workspace.resolve_readable, unread), (workspace.resolve_writable, unwritten)):
         if not why:
             check(path)
             continue
@@ -107,10 +107,10 @@ def test_a_root_is_its_real_directory_also_below_a_private_name(root: Path, tmp_
     (tmp_path / "link").symlink_to(root)
     workspace = FolderWorkspace(tmp_path / "link")
     assert workspace.root == root.resolve()
-    assert workspace.readable(str(tmp_path / "link" / "src")) == root.resolve() / "src"
+    assert workspace.resolve_readable(str(tmp_path / "link" / "src")) == root.resolve() / "src"
     below = tmp_path / ".git" / "node_modules" / "worktree"
     below.mkdir(parents=True)
-    assert FolderWorkspace(below).writable("a.py") == below.resolve() / "a.py"
+    assert FolderWorkspace(below).resolve_writable("a.py") == below.resolve() / "a.py"
 
 
 def test_included_directories_are_reached_by_absolute_paths(root: Path, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_included_directories_are_reached_by_absolute_paths(root: Path, tmp_path
     other = tmp_path / "other"
     other.mkdir()
     workspace = open_workspace(root, including("../other"))
-    path = workspace.writable(str(other / "x.txt"))
+    path = workspace.resolve_writable(str(other / "x.txt"))
     assert workspace.roots == (root.resolve(), other.resolve())
-    assert workspace.writable(workspace.relative(path)) == path
+    assert workspace.resolve_writable(workspace.display_path(path)) == path
     with pytest.raises(PathRefused):
-        workspace.readable(str(other / ".env"))
+        workspace.resolve_readable(str(other / ".env"))
     with pytest.raises(UserError, match="nowhere"):
         open_workspace(root / "nowhere", Settings())
     with pytest.raises(ConfigError, match="nowhere"):
@@ -133,6 +133,6 @@ def test_included_directories_are_reached_by_absolute_paths(root: Path, tmp_path
 
 def test_shown_paths_are_one_clean_line(workspace: FolderWorkspace, root: Path) -> None:
     odd = root.resolve() / "a\nb\x1b[31m.txt"
-    assert workspace.relative(odd) == "a\\x0ab\\x1b[31m.txt"
-    assert workspace.relative(Path(os.fsdecode(os.fsencode(root.resolve()) + b"/\xff"))).isprintable()
-    assert workspace.relative(root.resolve()) == "."
+    assert workspace.display_path(odd) == "a\\x0ab\\x1b[31m.txt"
+    assert workspace.display_path(Path(os.fsdecode(os.fsencode(root.resolve()) + b"/\xff"))).isprintable()
+    assert workspace.display_path(root.resolve()) == "."

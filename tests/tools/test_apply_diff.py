@@ -124,9 +124,9 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
         "f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], WorkBudget(0)
     ).places
     stop = StopFlag()
-    stop.ask()
+    stop.request_stop()
     with pytest.raises(Stopped):
-        apply_blocks("f", file, nearly, WorkBudget(check=stop.check))
+        apply_blocks("f", file, nearly, WorkBudget(check=stop.raise_if_stopped))
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,13 @@ def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.
     """The limit applies before files are checked one by one: a common word costs no more than a rare one."""
     grep.write({f"common/{n:04}.txt": "a common word\n" for n in range(400)})
     looked: list[Path] = []
-    readable = FolderWorkspace.readable
+    readable = FolderWorkspace.resolve_readable
 
     def noting(workspace: FolderWorkspace, path: str) -> Path:
         looked.append(Path(path))
         return readable(workspace, path)
 
-    monkeypatch.setattr(FolderWorkspace, "readable", noting)
+    monkeypatch.setattr(FolderWorkspace, "resolve_readable", noting)
     assert grep("common word", total_max_matches=50).meta["summary"] == "first 50 matches in 50 files"
     assert len(looked) < 60
 
@@ -159,7 +159,7 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
     grep.write({f"common/{n:04}.txt": "a common word\n" for n in range(500)})
     looked = threading.Semaphore(0)
     began, go = threading.Event(), threading.Event()
-    ignored = FolderWorkspace.ignored
+    ignored = FolderWorkspace.is_ignored
 
     def noting(workspace: FolderWorkspace, path: Path, *, git: bool = True) -> bool:
         looked.release()
@@ -176,7 +176,7 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
         go.set()
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    monkeypatch.setattr(FolderWorkspace, "ignored", noting)
+    monkeypatch.setattr(FolderWorkspace, "is_ignored", noting)
     asyncio.run(cut_short())
     assert began.is_set()
     assert sum(iter(lambda: looked.acquire(blocking=False), False)) < 5

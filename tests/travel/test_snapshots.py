@@ -40,7 +40,7 @@ def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
 def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
     """Restore a snapshot in place."""
     now, then = (shots.repository.read_contents(c) for c in (shots.take_snapshot(REF), commit))
-    run_restore(plan_restore(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
+    run_restore(plan_restore(now, then, folder / "work", shots.repository.folder))
 
 
 def test_the_program_that_restores_imports_no_models_of_data(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_restored_tree_is_the_tree_that_was(
     commit, tree = data.draw(st.sampled_from(kept))
     new = folder / "new"
     new.mkdir()
-    repository = folder / "home" / "snapshots" / shots.name
+    repository = shots.repository.folder
     nothing = shots.repository.read_contents(kept[0][0])._replace(files={}, folders={})
     apply_restore(
         plan_restore(nothing, shots.repository.read_contents(commit), new, repository), durable=False
@@ -107,7 +107,7 @@ def test_many_objects_are_packed_at_the_end_and_no_snapshot_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packs: int
 ) -> None:
     shots, work, kept = made(tmp_path), tmp_path / "work", []
-    folder = tmp_path / "home" / "snapshots" / shots.name
+    folder = shots.repository.folder
     for number, ref in enumerate((REF, REF, REF, "refs/runs/removed")):
         (work / f"{number}").write_bytes(os.urandom(9))
         kept.append((shots.take_snapshot(ref), tree_of(work)))

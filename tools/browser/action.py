@@ -134,13 +134,15 @@ async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolRes
 
 def _running_output_file(context: ToolContext) -> str | None:
     """Return the output file of this run's browser program; None: not running."""
-    mine = [one for one in context.processes.background() if one["label"] == _LABEL and one["running"]]
+    mine = [
+        one for one in context.processes.background_processes() if one["label"] == _LABEL and one["running"]
+    ]
     return str(mine[-1]["output_file"]) if mine else None
 
 
 async def _ensure_browser_started(context: ToolContext) -> int:
     """Start the browser program unless it is running; return its pid."""
-    for one in context.processes.background():
+    for one in context.processes.background_processes():
         if one["label"] == _LABEL and one["running"]:
             return int(one["pid"])
     if not is_browser_installed():
@@ -149,7 +151,9 @@ async def _ensure_browser_started(context: ToolContext) -> int:
         )
     argv = [sys.executable, "-I", _PROGRAM, find_chromium(context.settings.tools.browser)]
     try:
-        return await context.processes.start(argv, cwd=context.workspace.root, label=_LABEL, ours=True)
+        return await context.processes.start_in_background(
+            argv, cwd=context.workspace.root, label=_LABEL, ours=True
+        )
     except RunError as error:
         raise ToolError("not_started", str(error)) from error
 

@@ -171,7 +171,7 @@ class Grep:
     def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
         """Return the lines of a file that exist and may be shown."""
         workspace = self._context.workspace
-        if not self._no_ignore and not search.names_node_modules and workspace.ignored(path):
+        if not self._no_ignore and not search.names_node_modules and workspace.is_ignored(path):
             return []
         return list(
             verify_lines((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore)
@@ -249,7 +249,7 @@ def _strip_unknown_bytes(text: str) -> str:
 def _read_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
     """Return lines by number, long ones truncated."""
     try:
-        with workspace.place(path) as place, open_regular_file(place) as file:
+        with workspace.open_place(path) as place, open_regular_file(place) as file:
             encoding = _WIDE.get(file.peek(2)[:2])
             if encoding:
                 text = file.read(LARGEST)[2:].decode(encoding, "replace")
@@ -284,7 +284,7 @@ def _find_spelled_path(path: Path, workspace: Workspace) -> Path | None:
 
 def _find_name_decoding_to(directory: Path, name: str, workspace: Workspace) -> str | None:
     try:
-        with workspace.place(directory) as place, open_directory(place) as descriptor:
+        with workspace.open_place(directory) as place, open_directory(place) as descriptor:
             names = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
         return None

@@ -59,7 +59,9 @@ class PromptDialect(Dialect):
         made: dict[str, Any] = {**cast("dict[str, Any]", data)}
         if isinstance(head := made.get("head"), str) and head:
             chain = transcript()
-            made["messages"] = to_langchain_messages((name, chain.message(name)) for name in chain.ids(head))
+            made["messages"] = to_langchain_messages(
+                (name, chain.read_message(name)) for name in chain.record_ids(head)
+            )
         if made.get("__interrupt__"):
             made["__interrupt__"] = [asked(one) for one in made["__interrupt__"]]
         return made

@@ -47,8 +47,8 @@ async def test_a_reply_streams_is_recorded_after_its_head_and_is_not_asked_for_a
     reply = asked.reply
     assert reply.message == Message(role="assistant", content=asked.text, thought="Let me see.")
     assert reply.finish_reason == "stop" and reply.problem is None
-    assert run.transcript.ids(reply.record)[-2:] == [call.head, reply.record]
-    assert run.transcript.message(reply.record) == reply.message
+    assert run.transcript.record_ids(reply.record)[-2:] == [call.head, reply.record]
+    assert run.transcript.read_message(reply.record) == reply.message
     again = await run.restarted().make(call)
     assert again.reply == reply.model_copy(update={"replayed": True})
     assert len(again.items) == 1 and len(fake_gemini.requests) == 1

@@ -60,14 +60,14 @@ def test_the_built_in_modes(place: Path, home: Path, text: str | None) -> None:
         (place / ".roomodes").write_text(text)
     modes, problems = load(place, home)
     assert problems == []
-    assert [m.slug for m in modes.all()] == ["architect", "code", "ask", "debug", "orchestrator"]
+    assert [m.slug for m in modes.list_modes()] == ["architect", "code", "ask", "debug", "orchestrator"]
     tools = ("read_file", "replace", "run_shell_command", "mcp_a_b")
-    may = {m.slug: {t for t in tools if m.allows(t)} for m in modes.all()}
+    may = {m.slug: {t for t in tools if m.allows(t)} for m in modes.list_modes()}
     assert may["architect"] == {"read_file", "replace", "mcp_a_b"}
     assert may["code"] == may["debug"] == {*tools}
     assert may["ask"] == {"read_file", "mcp_a_b"}
     assert may["orchestrator"] == set()
-    assert all(m.allows("new_task") and m.role for m in modes.all())
+    assert all(m.allows("new_task") and m.role for m in modes.list_modes())
 
 
 def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place: Path, home: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place
     (home / GLOBAL_FILE).write_text(theirs)
     modes, problems = load(place, home)
     assert problems == []
-    assert [(m.slug, m.name, m.source) for m in modes.all()][2:] == [
+    assert [(m.slug, m.name, m.source) for m in modes.list_modes()][2:] == [
         ("ask", "Mine", "global"),
         ("debug", "Debug", "built-in"),
         ("orchestrator", "Orchestrator", "built-in"),
@@ -85,12 +85,12 @@ def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place
         ("last", "N", "global"),
     ]
     untrusted, _ = load(place, home, trusted=False)
-    assert [(m.slug, m.name) for m in untrusted.all()][-2:] == [("docs", "Other"), ("last", "N")]
-    docs = modes.get("docs")
+    assert [(m.slug, m.name) for m in untrusted.list_modes()][-2:] == [("docs", "Other"), ("last", "N")]
+    docs = modes.find_mode("docs")
     assert docs is not None
     assert (docs.when_to_use, docs.instructions) == ("For documents.", "In English.")
     (place / ".roomodes").write_text(mode_file("code", groups=["read"]))
-    code = load(place, home)[0].get("code")
+    code = load(place, home)[0].find_mode("code")
     assert code is not None, "it replaces a built-in one whole"
     assert (code.role, code.when_to_use, code.allows("replace")) == ("R", "", False)
 
@@ -125,7 +125,7 @@ def test_a_broken_file_is_told_of_and_ignored_as_a_whole(
     (place / ".roomodes").write_text(both)
     (home / GLOBAL_FILE).write_text(DOCS)
     modes, problems = load(place, home)
-    assert [m.slug for m in modes.all()][5:] == ["docs"]
+    assert [m.slug for m in modes.list_modes()][5:] == ["docs"]
     assert len(problems) == 1
     assert problems[0].startswith(f"{place / '.roomodes'} was ignored as a whole: ")
     assert why.replace("customModes.0", "customModes.1" if "good" in both else "customModes.0") in problems[0]
@@ -136,7 +136,7 @@ def test_what_editors_put_in_the_place_of_plain_characters_is_undone(place: Path
     text = text.replace("- - edit", "\u2013 \u2013 edit")
     (place / ".roomodes").write_text(text, encoding="utf-8")
     modes, problems = load(place, home)
-    assert (problems, modes.get("docs") is not None) == ([], True)
+    assert (problems, modes.find_mode("docs") is not None) == ([], True)
 
 
 @pytest.mark.parametrize("quoted", ["docs", "Documenter", "read", "\\.(md|txt)$", "Texts only"])
@@ -146,31 +146,33 @@ def test_values_in_an_editors_quotes_are_without_them_and_quotes_inside_a_text_s
 ) -> None:
     text = DOCS.replace("In English.", "Don’t say “you”.")
     (place / ".roomodes").write_text(text, encoding="utf-8")
-    plain = load(place, home)[0].get("docs")
+    plain = load(place, home)[0].find_mode("docs")
     assert plain is not None and plain.instructions == "Don’t say “you”."
     (place / ".roomodes").write_text(text.replace(quoted, quoted.join(quotes), 1), encoding="utf-8")
     modes, problems = load(place, home)
-    mode = modes.get("docs")
+    mode = modes.find_mode("docs")
     assert (problems, mode is not None) == ([], True)
     assert mode and mode.model_copy(update={"instructions": plain.instructions}) == plain
 
 
 def test_a_refusal_says_which_mode_and_which_pattern(place: Path, home: Path) -> None:
     modes, _ = load(place, home)
-    said = modes.refusal("architect", call("write_to_file"), "write_to_file", ["src/app.js"])
+    said = modes.refusal_reason("architect", call("write_to_file"), "write_to_file", ["src/app.js"])
     assert said == (
         "Mode 'architect' (Architect) may only edit files that match \\.md$ (Markdown files only); "
         "write_to_file would write 'src/app.js'."
     )
-    assert modes.refusal("architect", call(), "write_file", ["a.md", "docs/b.md"]) is None
-    assert modes.refusal("architect", call(), "write_file", ["a.md", "b.md\n"]) is not None
-    assert "can't be known" in (modes.refusal("architect", call(), "write_file", None) or "")
-    ask = modes.refusal("ask", call("run_shell_command"), "run_shell_command", [])
+    assert modes.refusal_reason("architect", call(), "write_file", ["a.md", "docs/b.md"]) is None
+    assert modes.refusal_reason("architect", call(), "write_file", ["a.md", "b.md\n"]) is not None
+    assert "can't be known" in (modes.refusal_reason("architect", call(), "write_file", None) or "")
+    ask = modes.refusal_reason("ask", call("run_shell_command"), "run_shell_command", [])
     assert (
         ask == "run_shell_command is not a tool of mode 'ask' (Ask), which has the groups read, browser, mcp."
     )
-    assert "no group of tools" in (modes.refusal("orchestrator", call("read_file"), "read_file", []) or "")
-    assert "'gone' no longer exists" in (modes.refusal("gone", call(), "write_file", []) or "")
+    assert "no group of tools" in (
+        modes.refusal_reason("orchestrator", call("read_file"), "read_file", []) or ""
+    )
+    assert "'gone' no longer exists" in (modes.refusal_reason("gone", call(), "write_file", []) or "")
 
 
 @given(
@@ -180,4 +182,4 @@ def test_a_refusal_says_which_mode_and_which_pattern(place: Path, home: Path) ->
 def test_no_file_ends_the_program(tmp_path: Path, text: str, cut: int) -> None:
     (tmp_path / ".roomodes").write_bytes((text + DOCS[cut:]).encode("utf-8", "surrogatepass"))
     modes, problems = load_modes(tmp_path, tmp_path / "home", True)
-    assert (len(modes.all()) == 5) or not problems
+    assert (len(modes.list_modes()) == 5) or not problems

@@ -213,8 +213,8 @@ def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, m
     call = CallView(id="1", name="run_shell_command", args={"command": line})
     verdict = policy.check(call, risk, mode, [])
     assert verdict.reason and verdict.rule
-    assert policy.choices(call, risk, verdict)
-    policy.always_rule(call, risk, "proceed_always", mode)
+    assert policy.offered_choices(call, risk, verdict)
+    policy.narrowed_rule(call, risk, "proceed_always", mode)
     assert policy.explain_decision(call, risk, mode).verdict == verdict
 
 

@@ -140,7 +140,12 @@ def test_an_extension_may_bring_one_and_without_anything_to_run_it_an_external_o
     policy, _ = make(user=checker(says("allow")))
     assert asyncio.run(policy.decide(call("t"), "write", "yolo")).decision == "deny"
     asked = Verdict(decision="ask", rule="safety checker", reason="x", by_checker=True)
-    assert policy.choices(call("t"), "execute", asked) == ("proceed_once", "modify", "reject", "cancel")
+    assert policy.offered_choices(call("t"), "execute", asked) == (
+        "proceed_once",
+        "modify",
+        "reject",
+        "cancel",
+    )
 
 
 def test_a_sub_agents_calls_are_examined_by_its_own_checkers_after_another_agents_were(make, call) -> None:

@@ -54,9 +54,9 @@ class Place:
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope = ANYBODY) -> SessionRule:
         policy = self.policy(scope)
-        rule = policy.always_rule(call, risk, SAVE, mode)
+        rule = policy.narrowed_rule(call, risk, SAVE, mode)
         assert rule is not None
-        policy.save(risk, rule, "2026-01-01T00:00:00+00:00, run k3m9")
+        policy.save_rule(risk, rule, "2026-01-01T00:00:00+00:00, run k3m9")
         return rule
 
 
@@ -139,11 +139,13 @@ def test_what_an_earlier_version_saved_as_a_prefix_covers_these_words_alone(plac
 def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
     policy = place.policy()
     for line in ("ls -l", "rm -rf x", "eval $x", "git -c a=b log", "ls 'x"):
-        offered = policy.choices(shell(line), "execute", policy.check(shell(line), "execute", "default"))
-        narrow = policy.always_rule(shell(line), "execute", SAVE, "default")
+        offered = policy.offered_choices(
+            shell(line), "execute", policy.check(shell(line), "execute", "default")
+        )
+        narrow = policy.narrowed_rule(shell(line), "execute", SAVE, "default")
         assert (SAVE in offered, narrow is not None) == (line == "ls -l",) * 2
     execute = CallView(id="1", name="discovered", args={"x": 1})
-    assert policy.always_rule(execute, "execute", SAVE, "default") is None
+    assert policy.narrowed_rule(execute, "execute", SAVE, "default") is None
 
 
 @pytest.mark.parametrize(
@@ -158,9 +160,9 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
 def test_the_request_says_where_a_saved_choice_will_count(
     place: Place, call: CallView, risk, where: str
 ) -> None:
-    rule = place.policy().always_rule(call, risk, SAVE, "default")
+    rule = place.policy().narrowed_rule(call, risk, SAVE, "default")
     assert rule is not None and rule.covers.endswith(where)
-    once = place.policy().always_rule(call, risk, "proceed_always", "default")
+    once = place.policy().narrowed_rule(call, risk, "proceed_always", "default")
     assert once is not None and once.covers == rule.covers.removesuffix(f", {rule.saved}")
 
 
@@ -205,7 +207,7 @@ def test_it_says_why_it_could_not_be_saved(place: Place, tmp_path: Path) -> None
     "path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"]
 )
 def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> None:
-    rule = place.policy().always_rule(edit(path), "write", SAVE, "default")
+    rule = place.policy().narrowed_rule(edit(path), "write", SAVE, "default")
     if rule is None:
         return
     place.save(edit(path), "write")

@@ -126,8 +126,10 @@ def test_an_everyday_line_gets_its_verdicts(policies: list[RulePolicy], verdicts
 def test_an_always_covers_what_it_is_expected_to(policies: list[RulePolicy]) -> None:
     shipped, wrong = policies[0], list[str]()
     for line, *expected in (entry for lines in EVERYDAY.values() for entry in lines):
-        choices = shipped.choices(call(line), "execute", shipped.check(call(line), "execute", "default"))
-        rule = shipped.always_rule(call(line), "execute", "proceed_always", "default")
+        choices = shipped.offered_choices(
+            call(line), "execute", shipped.check(call(line), "execute", "default")
+        )
+        rule = shipped.narrowed_rule(call(line), "execute", "proceed_always", "default")
         covers = ""
         if rule and "proceed_always" in choices:
             each = zip(rule.commands, rule.also, strict=True)

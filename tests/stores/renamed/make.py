@@ -59,7 +59,7 @@ def options(folder: Path) -> Options:
 
 def stopping_after(place: str) -> None:
     """Ask the run to stop when a node has ended, or a router has returned a label."""
-    ended, routed = StepLog.ended, StepLog.routed
+    ended, routed = StepLog.record_end, StepLog.record_route
 
     def stop(found: str) -> None:
         control = get_runtime().control
@@ -74,7 +74,7 @@ def stopping_after(place: str) -> None:
         stop(label)
         routed(self, task, label)
 
-    StepLog.ended, StepLog.routed = at_end, at_route
+    StepLog.record_end, StepLog.record_route = at_end, at_route
 
 
 def make(folder: Path, run: str) -> None:
