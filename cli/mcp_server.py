@@ -77,7 +77,7 @@ async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None
         try:
             caller = _Caller(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            played = _run_or_continue_workflow(
+            played = _start_or_ask_and_resume(
                 client, caller, workflows[params.name], params.arguments or {}, begun
             )
             outcome = await calls.await_outcome(caller, played)
@@ -226,7 +226,7 @@ def _request_text(request: Request) -> str:
     return "\n\n".join([*map(make_visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
 
 
-async def _run_or_continue_workflow(
+async def _start_or_ask_and_resume(
     client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], parked: Outcome | None
 ) -> Outcome:
     """Run the workflow, or go on with what its caller was asked to collect answers for."""

@@ -112,7 +112,7 @@ def find_sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
     return found
 
 
-def list_workflows(options: Options) -> list[ListedWorkflow]:
+def list_user_workflows(options: Options) -> list[ListedWorkflow]:
     """Every non-built-in workflow available here, and what is wrong with those that can't be run.
 
     Where code of users may not run, only names and places are known.

@@ -335,13 +335,13 @@ def _allow_sync_without_saver() -> None:
 
 def copy_with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
-    made = _submit_every_task(compiled)
+    made = _copy_submitting_every_task(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
     made.name = name or made.name
     return made
 
 
-def _submit_every_task(compiled: Any) -> Any:
+def _copy_submitting_every_task(compiled: Any) -> Any:
     """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
     without, unless there is somebody to stream to."""
     made = copy(compiled)
@@ -352,7 +352,7 @@ def _submit_every_task(compiled: Any) -> Any:
 
 
 def _submit_every_task_of_node(node: Any) -> Any:
-    bound = _submit_every_task(node.bound)
+    bound = _copy_submitting_every_task(node.bound)
     return node.copy(
         {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
     )

@@ -17,7 +17,7 @@ _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 """Modules with a tool of a part that an installation can lack (`docs/plugins.md`)."""
 
 
-def _load_tools() -> dict[str, Tool]:
+def _load_installed_tools() -> dict[str, Tool]:
     """Import every tool whose part is here. Raise `SetupError` if one isn't in NAMES."""
     here = (name for name in _MODULES if name not in _PARTS or has_part(_PARTS[name]))
     modules = (import_module(f"interlock.tools.{name}") for name in here)
@@ -31,7 +31,7 @@ def _load_tools() -> dict[str, Tool]:
     return found
 
 
-_FOUND = _load_tools()
+_FOUND = _load_installed_tools()
 TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in NAMES if name in _FOUND}
 """In the order in which models see them."""
 ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}

@@ -165,12 +165,12 @@ class TagParser:
                 self._inside.append(tag)
                 self._turn_call_into_text()
         elif tag.startswith("</"):
-            self._append_tag(tag[2:-1], False, tag)
+            self._append_parameter_tag(tag[2:-1], False, tag)
         elif self._closed and not self._blank:  # the file continues
             return self._append_inside(at, at + len(tag))
         elif tag[1:-1] in self._tools[self._tool]:
             self._param = tag[1:-1]
-            self._append_tag(self._param, True, tag)
+            self._append_parameter_tag(self._param, True, tag)
         else:
             if self._is_call():
                 self._reject_call(f"the call of {self._tool} ended before </{self._tool}>")
@@ -191,7 +191,7 @@ class TagParser:
         at, name = min(found)
         self._append_inside(position, at)
         self._param = ""
-        self._append_tag(name, False, f"</{name}>")
+        self._append_parameter_tag(name, False, f"</{name}>")
         return at + len(name) + 3
 
     def _append_inside(self, start: int, end: int) -> int:
@@ -201,7 +201,7 @@ class TagParser:
             self._blank = self._blank and text.isspace()
         return end
 
-    def _append_tag(self, name: str, opens: bool, tag: str) -> None:
+    def _append_parameter_tag(self, name: str, opens: bool, tag: str) -> None:
         self._parameter_tags.append(_ParameterTag(name, opens, self._length, self._length + len(tag)))
         self._inside.append(tag)
         self._length += len(tag)

@@ -63,11 +63,11 @@ async def _follow_run(client: Client, run: str, *, keeps_following: bool) -> int
                 elif not keeps_following:
                     return 0
         except StoreError as error:
-            away = _report_store_outage(error, away)
+            away = _report_store_outage_or_raise(error, away)
             await asyncio.sleep(_LOOK_S)
 
 
-def _report_store_outage(error: StoreError, last_message: str) -> str:
+def _report_store_outage_or_raise(error: StoreError, last_message: str) -> str:
     """Say why the store doesn't answer, unless that was said before. Raises the error of a store that is a file."""
     if not is_on_server(state_home()):
         raise error
@@ -104,7 +104,7 @@ def wait(args: Args) -> int:
         try:
             _remove_and_report_ended_runs(client, names, left, quiet=args.json)
         except StoreError as error:
-            away = _report_store_outage(error, away)
+            away = _report_store_outage_or_raise(error, away)
         if left and until and time.monotonic() > until:
             remark_paint().print_line(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
             return _TIMED_OUT

@@ -54,7 +54,7 @@ def pending_request_lines(
         yield ""
         if others := find_alike_outcomes(request, requests[number:]):
             grouped |= {other["id"] for other in others}
-            yield from _grouped_outcome_lines([request, *others], paint, limit, hidden_lines_hint(run))
+            yield from _unknown_outcome_lines([request, *others], paint, limit, hidden_lines_hint(run))
             continue
         place = f"{number} of {count}: " if count > 1 else ""
         yield from request_lines(request, place, paint, limit, hidden_lines_hint(run))
@@ -118,7 +118,7 @@ def request_lines(
         yield f"  Saved:  {words.saved}"
 
 
-def _grouped_outcome_lines(
+def _unknown_outcome_lines(
     requests: Sequence[Request], paint: Paint, limit: int | None, hidden_hint: str
 ) -> Iterator[str]:
     """Unknown outcomes of one effect, a line each."""

@@ -205,13 +205,13 @@ _SHOWN = 20
 
 
 def complete_run_ids(session: Session, _: str) -> Iterable[str]:
-    return [row.run for row in travel.list_workspace_runs(session)]
+    return [row.run for row in travel.list_top_workspace_runs(session)]
 
 
 async def resume_named_run(session: Session, argument: str) -> None:
     name = argument.strip()
     if not name:
-        found = await to_thread(lambda: travel.list_workspace_runs(session))
+        found = await to_thread(lambda: travel.list_top_workspace_runs(session))
         rows = [_picker_row_of_run(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")

@@ -18,7 +18,7 @@ _FIRST = ("waiting", "interrupted")
 """Statuses of unfinished runs, which are offered first."""
 
 
-def list_workspace_runs(conversation: "Conversation") -> list[RunRow]:
+def list_top_workspace_runs(conversation: "Conversation") -> list[RunRow]:
     """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
     rows = conversation.client.runs(workspace=str(conversation.workspace))
     there = {row.run for row in rows}

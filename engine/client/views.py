@@ -433,6 +433,6 @@ class Views:
 
     def list_user_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""
-        from interlock.engine.workflows import ignored_workflows, list_workflows
+        from interlock.engine.workflows import ignored_workflows, list_user_workflows
 
-        return list_workflows(self.options), ignored_workflows(self.options)
+        return list_user_workflows(self.options), ignored_workflows(self.options)

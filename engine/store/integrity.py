@@ -277,10 +277,12 @@ def _hash_at(chain: list[Record], seq: int) -> str:
     return next((record.hash for record in reversed(chain) if record.seq == seq), "")
 
 
-def _check_kept_head(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator[str]:
+def _check_kept_head(chain: list[Record], kept_head: Mapping[str, Any], store_key: str) -> Iterator[str]:
     try:
-        whole = one["key"] == known and is_signature_valid(one["key"], one["signature"], _signed_text(one))
-        seq, digest = int(one["seq"]), str(one["hash"])
+        whole = kept_head["key"] == store_key and is_signature_valid(
+            kept_head["key"], kept_head["signature"], _signed_text(kept_head)
+        )
+        seq, digest = int(kept_head["seq"]), str(kept_head["hash"])
     except (KeyError, TypeError, ValueError):
         whole, seq, digest = False, 0, ""
     if not whole:

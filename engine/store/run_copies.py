@@ -43,7 +43,7 @@ def is_open(home: Path, run: str) -> bool:
     )
 
 
-def list_unmade_forks(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
+def list_undriven_forks(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
     """Forks at this step that were never driven, with their folders: a kill may have cut one off before its folder."""
     query = "select run, workspace from runs where parent = $1 and step = $2 and updated = created"
     return [(run, Path(folder)) for run, folder in select_rows(home, query, parent, step)]

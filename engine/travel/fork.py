@@ -17,7 +17,7 @@ from interlock.engine.run_files import (
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import copy_plans, open_repository_with_snapshots
 from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step
-from interlock.engine.store.run_copies import copy_rows_to_fork, is_open, list_unmade_forks
+from interlock.engine.store.run_copies import copy_rows_to_fork, is_open, list_undriven_forks
 from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.stored_channels import has_due_work
@@ -99,7 +99,7 @@ def _find_unfinished_fork(
     home: Path, run: RunRow, point: _ForkPoint, beside: Path, workspace: Path | None
 ) -> tuple[str, Path] | None:
     """A fork that a kill cut off between persisting its rows and creating its folder."""
-    for fork, folder in list_unmade_forks(home, run.run, point.at.step):
+    for fork, folder in list_undriven_forks(home, run.run, point.at.step):
         wanted = workspace is None or folder == _new_fork(beside, workspace)[1]
         if wanted and not folder.exists():
             return fork, folder

@@ -95,14 +95,14 @@ async def _drive_fork(
         with provide_stop() as stop:
             return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
-    people = RecordedPeople(home, run, _request_identity)
+    people = RecordedPeople(home, run, _approval_request_identity)
     prompts = list_later_prompts(home, run, fork.step)
     return await drive_with_record(
         home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
     )
 
 
-def _request_identity(request: Mapping[str, Any]) -> str:
+def _approval_request_identity(request: Mapping[str, Any]) -> str:
     shown = {key: request.get(key) or None for key in _SAME}
     return json.dumps([request["tool_name"], request["args"], shown], sort_keys=True)
 

@@ -110,7 +110,8 @@ def complete_responses_input(items: Sequence[Any]) -> list[Any]:
     A message made of output needs the id of that output.
     """
     return [
-        _to_plain_message(item) if _is_unnamed_answer(item) else _set_picture_details(item) for item in items
+        _to_plain_message(item) if _is_answer_without_id(item) else _set_picture_details(item)
+        for item in items
     ]
 
 
@@ -122,7 +123,7 @@ def _set_picture_details(item: Any) -> Any:
     return cast(Any, item)
 
 
-def _is_unnamed_answer(item: Any) -> bool:
+def _is_answer_without_id(item: Any) -> bool:
     if not isinstance(item, dict):
         return False
     found = cast("Mapping[str, Any]", item)

@@ -198,7 +198,7 @@ class LineFindings:
         if self.words > _MOST_WORDS:
             raise LineTooComplex(f"it has more than {_MOST_WORDS} words")
 
-    def count_expanded(self, characters: int) -> None:
+    def mark_large_expansion_opaque(self, characters: int) -> None:
         """Count what braces make of a word; bash holds all of it in memory at once."""
         self.expanded += characters
         if self.expanded > _MOST_EXPANDED:

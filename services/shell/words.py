@@ -116,7 +116,7 @@ class WordReader:
     def _to_word(self, scan: _WordScan) -> Word:
         source, value = self.text[scan.start : self.at], "".join(scan.known)
         if any(self.text[place] == "{" for place, _ in scan.opened):
-            self.found.count_expanded(_expansion_count(source) * len(source))
+            self.found.mark_large_expansion_opaque(_expansion_count(source) * len(source))
         closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
         for place, pieces in scan.opened:
             if place - scan.start < (closing if self.text[place] == "[" else several):

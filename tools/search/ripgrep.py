@@ -334,9 +334,9 @@ def _compile_segments(pattern: str, case_sensitive: bool) -> tuple[Segment, ...]
     )
 
 
-def _compile_name_test(pattern: str, flags: int) -> Callable[[str], object]:
+def _compile_name_test(glob: str, flags: int) -> Callable[[str], object]:
     # `fnmatch` produces regexes whose stars never backtrack.
-    return re.compile(fnmatch.translate(pattern), flags).match
+    return re.compile(fnmatch.translate(glob), flags).match
 
 
 def _match_segments(segments: Sequence[Segment], names: Sequence[str]) -> bool:
