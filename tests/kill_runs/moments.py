@@ -52,7 +52,7 @@ class Moments:
         for written in (blobs, filesystem):
             self._around(written, "store_content", "output file")
         # Between two nodes, when the first one's writes wait for a commit.
-        self._around(steps.StepLog, "ended", "the end of a node")
+        self._around(steps.StepLog, "record_end", "the end of a node")
         self._around_async(processes.SupervisedProcesses, "run", "command")
         self._around_async(servers.Servers, "call_tool", "call of a server")
 
