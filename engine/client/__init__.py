@@ -31,7 +31,7 @@ from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Ste
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, open_reader, state_home
 from interlock.engine.store import runs as rows
-from interlock.engine.store.integrity import blame_damaged_rows
+from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.runs import SessionState
 from interlock.engine.store.workspaces import copy_undo_notes_to_fork
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError

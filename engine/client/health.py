@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.integrity import blame_damaged_rows, damage, damaged_pages, find_unreadable_rows
+from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.integrity import damage, damaged_pages, find_unreadable_rows
 from interlock.services.files.disk import remove_others_permissions
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit

@@ -20,8 +20,8 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.foreign_saver import make_saver
-from interlock.engine.store.integrity import blame_damaged_rows
 from interlock.engine.store.leases import fence_commits, lost_run_error
 from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.saver import Saver, raise_id_clock

@@ -21,7 +21,7 @@ from interlock.engine.store.approvals import list_answered_interrupts, number_re
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.integrity import blame_damaged_rows
+from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import read_usage, sum_usage
 from interlock.engine.store.runs import (

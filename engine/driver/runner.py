@@ -56,7 +56,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
-from interlock.engine.store.integrity import blame_damaged_rows
+from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.runs import (
     Definition,
     NewRun,

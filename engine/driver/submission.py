@@ -16,7 +16,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, queue
-from interlock.engine.store.integrity import blame_damaged_rows
+from interlock.engine.store.diagnosis import blame_damaged_rows
 from interlock.engine.store.queue import Schedule, require_queue
 from interlock.engine.store.runs import read_options, set_run_option
 from interlock.graphs.pipeline import Pipeline

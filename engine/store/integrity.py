@@ -4,13 +4,12 @@ import base64
 import hmac
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.store import Store, explain_store_errors, open_adapter, open_reader
+from interlock.engine.store import Store, open_reader
 from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
@@ -30,7 +29,7 @@ from interlock.engine.store.connection import Column, Connection, sha256_hex
 from interlock.engine.store.tables import TABLE, TABLES
 from interlock.services.files.blobs import Blobs, inflate_body
 from interlock.state.clock import unix_time
-from interlock.state.errors import InterlockError, StoreError, UserError
+from interlock.state.errors import StoreError, UserError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -56,37 +55,6 @@ def find_unreadable_rows(
             ]
             if wrong:
                 yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
-
-
-_LISTED_ROWS = 3
-"""Damaged rows an error lists; `doctor --store` lists all."""
-
-
-@contextmanager
-def blame_damaged_rows(path: Path) -> Generator[None]:
-    """Convert errors of the database and the disk as `explain_store_errors` does, and blame unreadable rows for any
-    other failure, as they are its most likely cause. Raises `StoreError`.
-    """
-    with explain_store_errors(path):
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, (InterlockError, *open_adapter(path).connection.errors)):
-                _raise_if_damaged(path, error)
-            raise
-
-
-def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    with open_reader(path.parent) as conn:
-        found = list(find_unreadable_rows(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _LISTED_ROWS} more" if len(found) > _LISTED_ROWS else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_LISTED_ROWS])}{more}. See all with: interlock "
-            "doctor --store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What "
-            f"failed, if that isn't why: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _load_reader(where: str) -> _Check:
