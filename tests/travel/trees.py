@@ -28,7 +28,7 @@ changes = st.lists(
         st.tuples(st.just("write"), paths, st.binary(max_size=40)),
         st.tuples(st.just("remove"), paths, st.none()),
         st.tuples(st.just("move"), paths, paths),
-        st.tuples(st.just("link"), paths, st.sampled_from(("a", "../b.py", "/nowhere", "."))),
+        st.tuples(st.just("link"), paths, st.sampled_from(("a", "../b.py", "/nowhere/at/all", "."))),
         st.tuples(st.just("mode"), paths, st.sampled_from(MODES)),
         st.tuples(st.just("folder"), paths, st.none()),
     ),
