@@ -159,7 +159,7 @@ class Client(Views):
     ) -> Outcome:
         """Resume a run: with decisions, with another prompt, or where it was cut off.
 
-        `instead`: the prompt replaces whatever an interrupted run was about to do.
+        `replace_unfinished`: the prompt replaces whatever an interrupted run was about to do.
         """
         resume = partial(
             engine.resume,
@@ -182,7 +182,7 @@ class Client(Views):
     ) -> Outcome:
         """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
 
-        `at`: the checkpoint to go on from instead of the newest, as LangGraph names it.
+        `from_checkpoint`: the checkpoint to go on from instead of the newest, as LangGraph names it.
         """
         from interlock.engine.driver import runner
 
@@ -273,7 +273,7 @@ class Client(Views):
     def record_decisions(self, run: str, decisions: Sequence[Decision], decided_by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
 
-        `by`: who decided; empty: this user.
+        `decided_by`: who decided; empty: this user.
         """
         from interlock.engine.driver.decisions import record_decisions
 

@@ -75,7 +75,7 @@ class Views:
     ) -> list[RunRow]:
         """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
 
-        `limit`: of all, only so many of the newest, but for the first `offset`. `like`: values of stored fields.
+        `limit`: only so many of the newest, but for the first `offset`. `field_values`: values of stored fields.
         """
         return read.list_runs(self.home, status, limit, offset, **field_values)
 

@@ -314,7 +314,7 @@ def _differing_names(recorded: str | None, now: str) -> list[str]:
 def _parse_body(body: str | None) -> dict[str, Any]:
     try:
         return dict(json.loads(body or "{}"))
-    except (ValueError, TypeError):  # not ours: `_broken` names the record
+    except (ValueError, TypeError):  # not ours: `_find_broken_records` names the record
         return {}
 
 

@@ -88,7 +88,7 @@ class RunFilter:
     rest_status: str | None = None
     """As `AT_REST`."""
     also_ids: Sequence[str] = ()
-    """With `rests`: these, too."""
+    """With `rest_status`: these, too."""
     only_ids: Sequence[str] | None = None
     """Of these only."""
     except_ids: Sequence[str] | None = ()

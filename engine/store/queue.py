@@ -208,7 +208,7 @@ def read_death_message(conn: Connection, run: str) -> str:
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     set_run_error(conn, run, {"type": kind, "message": why})
-    # Its outcome still says how far its graph is: `_reopen` goes by that.
+    # Its outcome still says how far its graph is: `_reopen_run` goes by that.
     conn.update("runs", {"status": "failed"}, {"run": run})
     revoke_lease(conn, run)
 

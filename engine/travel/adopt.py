@@ -143,7 +143,7 @@ class _ThreadSerde(JsonPlusSerializer):
 
     def _rename_classes(self, saved: bytes) -> bytes:
         plain = self._unpack(saved)
-        for lost in self._lost:  # an error inside `_object` would lose its text
+        for lost in self._lost:  # an error inside `_rename_object` would lose its text
             raise UserError(
                 f"The thread holds a {lost}; neither the graph's types nor its file name such a class."
             )

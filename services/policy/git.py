@@ -326,7 +326,7 @@ _OPTIONS_OF_CHECKOUT = to_name_set("-b -B --orphan -d --detach -t --track -p --p
 def files_changed_by_checkout(folder: Path, words: Sequence[str], *, index_changed: bool) -> Iterator[str]:
     """Yield the files that `git checkout … PATHS` or `git restore … PATHS` names or changes; none for a switch.
 
-    `staged`: another command of the line changes the index before.
+    `index_changed`: another command of the line changes the index before.
     """
     rest = list(words)
     while rest and rest[0].startswith("-"):

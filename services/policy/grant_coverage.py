@@ -171,7 +171,7 @@ def describe_extra_coverage(argv: Sequence[str]) -> str:
 def is_covered_by_grant(
     command: ShellCommand, granted_argv: tuple[str, ...], reading: LineReading, reads_input: bool
 ) -> bool:
-    """Return whether a grant for a command covers another. `fed`: it may read what something else writes."""
+    """Return whether a grant for a command covers another. `reads_input`: it may read what another command writes."""
     exact = command.literal and command.argv == granted_argv
     return _is_known_variant(command, granted_argv, reading) or (
         exact and not (reads_input and find_grant_row(granted_argv) is None)

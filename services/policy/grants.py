@@ -123,7 +123,7 @@ def is_covered_by_session_rule(
     server: str | None,
     fingerprint: str = "",
 ) -> bool:
-    """Return whether a session rule covers a call other than a shell call. `program`: what the server is now."""
+    """Return whether a session rule covers a call other than a shell call. `fingerprint`: of the server now."""
     if not _is_valid_in_mode(rule, mode) or rule.commands or rule.line:
         return False
     if server is not None and rule.program != fingerprint:

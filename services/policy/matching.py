@@ -237,7 +237,7 @@ def _to_json(value: JsonValue) -> str:
 
 
 def is_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: str | None) -> bool:
-    """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
+    """Return whether a call other than a shell line matches a rule's conditions. `target`: the file or host, if
     known."""
     if (
         rule.command_prefixes

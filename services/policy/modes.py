@@ -104,7 +104,7 @@ class ModeBook:
     """Implements `Modes`."""
 
     def __init__(self, modes: Iterable[Mode], at_start: Iterable[Mode] = ()) -> None:
-        """`then`: changed modes as they were when the run began; what those refuse stays refused."""
+        """`at_start`: changed modes as they were when the run began; what those refuse stays refused."""
         self._modes = {mode.slug: mode for mode in modes}
         self._then = {mode.slug: mode for mode in at_start}
 

@@ -328,8 +328,11 @@ class LineReading:
     def _is_searchable(
         self, folders: Sequence[str], searched_anyway: "_FilesSearchedAnyway | None", *, follows_links: bool
     ) -> bool:
-        """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
-        program, which skips nothing. `follows`: it opens what a link leads to."""
+        """Return whether nothing in the folders is kept from tools.
+
+        `searched_anyway`: what ripgrep doesn't skip as usual; None: another program, which skips nothing.
+        `follows_links`: it opens what a link leads to.
+        """
         pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.folders for f in folders]
         if searched_anyway:
             for file in user_git_exclude_files():

@@ -256,8 +256,10 @@ class _LineCheck:
     def _judge_by_rules(
         self, command: ShellCommand, only_reads: bool, *, stands_in_line: bool = True
     ) -> Ruling:
-        """Return the ruling by the rules alone. `written`: the command stands in the line; else it is another
-        spelling of one that does."""
+        """Return the ruling by the rules alone.
+
+        `stands_in_line`: the command stands in the line; else it is another spelling of one that does.
+        """
         lowered: Ruling | None = None
         hides = _HiddenCommands.from_command(
             command,

@@ -57,7 +57,7 @@ class WorkspaceRules:
     ) -> None:
         """`programs`: MCP server → fingerprint of its definition.
 
-        `began`: the rules at the start of the run, if they have changed since: the stricter decision applies.
+        `at_start`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
         self.workspace, self.scope, self.programs, self.at_start = workspace, scope, programs, at_start
         from_settings, self.problems = rules_from_settings(settings)
