@@ -60,7 +60,7 @@ _LISTED = {
         ("runs", "history RUN", "List the steps of a run: node, time, changed state"),
         ("runs", "diff RUN STEP STEP", "Compare two steps, or with --files show file changes"),
         ("store", "stats", "Add up runs, tokens, cost and approvals by day or model"),
-        ("audit", "audit verify|log|export", "Show or check the record of who decided what"),
+        ("engine/audit/", "audit verify|log|export", "Show or check the record of who decided what"),
         ("engine/diagrams/", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
     ),
     "Discover": (

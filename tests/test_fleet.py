@@ -25,9 +25,9 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import build_parser
+from interlock.engine.audit import sign
 from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, load_audit_key
-from interlock.engine.store.integrity import sign
 from interlock.engine.store.leases import read_lease, revoke_lease
 from interlock.engine.store.queue import enqueue_run, hand_to_workers, take_back
 from interlock.engine.store.runs import set_run_error

@@ -63,6 +63,7 @@ SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 ENGINE_ORDER = (
     *("effect_hints", "masking", "optional_rooms", "user_code", "working_folder"),
     "store",
+    "audit",
     "options",
     "read",
     *("graph_files", "workflows", "diagrams", "run_files"),

@@ -110,6 +110,7 @@ MISSING = {
     "acp": "acp",
     "fleet": "worker",
     "telemetry": "",
+    "engine/audit": "audit",
     "engine/diagrams": "diagram",
     "services/index": "",
     "services/mcp": "mcp",

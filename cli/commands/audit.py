@@ -27,6 +27,7 @@ from interlock.cli.render.output import (
     result_paint,
 )
 from interlock.engine.client import Client
+from interlock.engine.client.audit import find_audit_problems, read_audit_records, sign_newest_record
 from interlock.engine.client.decision_lines import format_clock
 from interlock.state.errors import UserError
 
@@ -52,8 +53,8 @@ def audit(args: Args) -> int | None:
 
 
 def _verify_records(args: Args) -> int:
-    number, found = Client.for_this_user().audit_problems(
-        tuple(_read_kept_heads(args.against)) if args.against else ()
+    number, found = find_audit_problems(
+        Client.for_this_user().home, tuple(_read_kept_heads(args.against)) if args.against else ()
     )
     if args.json:
         print_json({"records": number, "problems": found})
@@ -72,7 +73,7 @@ def _verify_records(args: Args) -> int:
 def _read_records(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.for_this_user()
     run = _resolve_run_or_removed(client, args.run) if args.run else None
-    for record in client.audit_records(parse_start_time(args.since), run):
+    for record in read_audit_records(client.home, parse_start_time(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
@@ -83,7 +84,7 @@ def _resolve_run_or_removed(client: Client, name: str) -> str:
     try:
         return client.find_run(name).run
     except UserError:
-        if not any(client.audit_records(run=name)):
+        if not any(read_audit_records(client.home, run=name)):
             raise
         return name
 
@@ -115,7 +116,9 @@ def _export_records(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _read_records(args):
             result_paint().print_line(redact_secrets(json.dumps(entry, ensure_ascii=False)))
-        return result_paint().print_line(json.dumps({"head": Client.for_this_user().audit_head()}))
+        return result_paint().print_line(
+            json.dumps({"head": sign_newest_record(Client.for_this_user().home)})
+        )
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
@@ -126,7 +129,7 @@ def _export_records(args: Args) -> None:
 
 
 def _sign_head(args: Args) -> None:
-    line = json.dumps(Client.for_this_user().audit_head())
+    line = json.dumps(sign_newest_record(Client.for_this_user().home))
     if args.to:
         try:
             with args.to.open("a", encoding="utf-8") as file:

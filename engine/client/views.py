@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from interlock.engine.read.lifecycles import Lifecycle
     from interlock.engine.read.run_path import Marks, RunPath
     from interlock.engine.store import retention
-    from interlock.engine.store.audit import Record
     from interlock.engine.store.statistics import By
     from interlock.engine.store.statistics import Sums as Sums
     from interlock.engine.workflows import ListedWorkflow
@@ -215,24 +214,6 @@ class Views:
         from interlock.engine.store.retention import delete_due_runs
 
         return delete_due_runs(self.home, plan)
-
-    def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
-        """How many records there are, and a line for each that was changed, removed, inserted or moved."""
-        from interlock.engine.store.integrity import verify
-
-        return verify(self.home, heads)
-
-    def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
-        """The audit's records from a time on (unix, seconds), of a run or of all."""
-        from interlock.engine.store.integrity import records
-
-        return records(self.home, since, run)
-
-    def audit_head(self) -> dict[str, Any]:
-        """The newest record's number and hash, signed. Raises `UserError` where there is none."""
-        from interlock.engine.store.integrity import head
-
-        return head(self.home)
 
     def export_record(self, run: str) -> dict[str, Any]:
         """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""

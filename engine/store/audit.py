@@ -459,6 +459,17 @@ class Record(NamedTuple):
         return compute_chain_hash(before, self[:7])
 
 
+def list_audit_records(conn: Connection, since: float = 0.0) -> Iterator[Record]:
+    """Yield the chain's records in their order, from a time on (unix, seconds)."""
+    for row in conn.execute("select * from audit where at >= $1 order by seq", (since,)):
+        yield Record.of(row)
+
+
+def find_newest_record(conn: Connection) -> tuple[int, str] | None:
+    """Return number and hash of the chain's newest record; None: there is none."""
+    return conn.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
+
+
 _PACKED = "~"
 _NAMES = (
     b'","place":0,"subject":"","idempotent":0,"attempt":1,"type":null,"event":"BeforeTool","source":"","command":"'
@@ -470,7 +481,7 @@ _NAMES = (
 
 
 def pack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
-    """Key and body as the table has them: both in the body, shorter. A text, as people's programs expect one."""
+    """Return key and body as the table has them: both in the body, shorter. A text, as people's programs expect one."""
     if body is None:
         return key, body
     deflate = zlib.compressobj(zdict=_NAMES)
@@ -479,7 +490,7 @@ def pack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
 
 
 def _unpack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
-    """Undo `packed`; what it didn't make stays as it is."""
+    """Return key and body as they were before `pack_audit_record`; what it didn't pack stays as it is."""
     if key or not body or body[0] != _PACKED:
         return key, body
     inflate = zlib.decompressobj(zdict=_NAMES)

@@ -21,7 +21,7 @@ sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro"]
 assert main.main() == 0
 found = [name for name in READ if name.startswith((
     "genai_prices", "cryptography", "opentelemetry.exporter", "interlock.telemetry",
-    "interlock.engine.store.integrity",
+    "interlock.engine.store.integrity", "interlock.engine.audit",
     "interlock.engine.store.retention", "interlock.cli.commands.store", "interlock.cli.commands.audit",
     "packaging.requirements", "rapidfuzz", "xml.etree", "interlock.services.mcp.servers",
 ))]

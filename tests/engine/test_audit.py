@@ -10,11 +10,11 @@ import pytest
 from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine.audit import find_audit_problems, read_audit_records, sign_newest_record
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store
 from interlock.engine.store import audit as audited_key_text
 from interlock.engine.store.audit import AUDITED, Record, pack_audit_record
-from interlock.engine.store.integrity import head, records, verify
 
 pytestmark = pytest.mark.sqlite
 """It changes rows in SQLite's own words; `test_fleet.py` has the same kinds of change in PostgreSQL's."""
@@ -76,13 +76,13 @@ def home(ended: Path, tmp_path: Path) -> Path:
 
 
 def test_every_decision_says_who_and_where_and_every_effect_has_an_intent(home: Path) -> None:
-    assert verify(home)[1] == []
-    found = [(r.kind, r.table, json.loads(r.body or "{}")) for r in records(home)]
+    assert find_audit_problems(home)[1] == []
+    found = [(r.kind, r.table, json.loads(r.body or "{}")) for r in read_audit_records(home)]
     answers = [body for kind, _, body in found if kind == "answer"]
     assert answers and all(b["who"] and b["door"] == "--approve" and b["shown"] for b in answers)
     assert {"store", "begun", "request", "decision", "intent", "effect"} <= {kind for kind, *_ in found}
-    done = {r.key for r in records(home) if r.kind == "effect" and r.table == "journal"}
-    assert {r.key for r in records(home) if r.kind == "intent" and r.table == "journal"} <= done
+    done = {r.key for r in read_audit_records(home) if r.kind == "effect" and r.table == "journal"}
+    assert {r.key for r in read_audit_records(home) if r.kind == "intent" and r.table == "journal"} <= done
 
 
 def _recomputed(conn: sqlite3.Connection) -> None:
@@ -145,7 +145,7 @@ _CHAIN: dict[str, Any] = {
 @pytest.mark.parametrize("then", [None, _recomputed, _renumbered], ids=["left", "recomputed", "renumbered"])
 @pytest.mark.parametrize("change", _CHAIN)
 def test_each_change_of_the_chain_is_found(home: Path, change: str, then: Any) -> None:
-    last = max(r.seq for r in records(home))
+    last = max(r.seq for r in read_audit_records(home))
     with closing(sqlite3.connect(home / "interlock.db")) as conn:
         (answer,) = conn.execute("select max(seq) from audit where kind = 'answer'").fetchone()
         for seq in {2, answer, last} if change not in ("changed", "inserted") else {answer}:
@@ -154,9 +154,9 @@ def test_each_change_of_the_chain_is_found(home: Path, change: str, then: Any) -
             if then:
                 then(conn)
             conn.commit()
-            assert verify(home)[1], seq
+            assert find_audit_problems(home)[1], seq
             _restored(conn, home, "audit")
-            assert verify(home)[1] == []
+            assert find_audit_problems(home)[1] == []
 
 
 def _restored(conn: sqlite3.Connection, home: Path, table: str) -> None:
@@ -200,9 +200,9 @@ def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str)
         for change in changes:
             conn.execute(change)
             conn.commit()
-            assert any("run r" in line for line in verify(home)[1]), change
+            assert any("run r" in line for line in find_audit_problems(home)[1]), change
             _restored(conn, home, table)
-        assert verify(home)[1] == []
+        assert find_audit_problems(home)[1] == []
 
 
 def test_an_exchange_of_two_rows_is_found(home: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_exchange_of_two_rows_is_found(home: Path) -> None:
                     f"update {table} set idx = ?, message = ? where idx = ? and message = ?", new + old
                 )
             conn.commit()
-            assert sum(f"a row of {table!r} was" in line for line in verify(home)[1]) >= 2
+            assert sum(f"a row of {table!r} was" in line for line in find_audit_problems(home)[1]) >= 2
             _restored(conn, home, table)
 
 
@@ -237,7 +237,7 @@ def test_what_is_written_after_a_cut_does_not_hide_it(home: Path, change: str) -
     Store(home).open()
     for _ in range(2):
         _written(home)
-        (line,) = [line for line in verify(home)[1] if "end was cut off before" in line]
+        (line,) = [line for line in find_audit_problems(home)[1] if "end was cut off before" in line]
         assert '"record": ' in line
 
 
@@ -245,7 +245,7 @@ def test_a_change_is_found_although_interlock_changed_the_row_later(home: Path) 
     with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
         conn.execute("update hook_calls set command = './another'")
     _written(home)
-    (line,) = verify(home)[1]
+    (line,) = find_audit_problems(home)[1]
     assert "a row of 'hook_calls' was changed before record" in line and "run r" in line
 
 
@@ -258,19 +258,19 @@ def _other(table: str, name: str) -> str:
 def test_a_replaced_key_is_named(home: Path) -> None:
     (home / "audit" / "key").unlink()
     audited_key_text._read_key_file.cache_clear()  # as in another process
-    records, (unread, told, *_) = verify(home)
+    records, (unread, told, *_) = find_audit_problems(home)
     assert "audit/head" in told and "INTERLOCK_AUDIT_KEY" in unread, unread
     assert unread.startswith(f"{records} records, from record 1 (")
 
 
 def test_a_head_that_was_kept_elsewhere_shows_an_older_store_put_back(home: Path, ended: Path) -> None:
-    one = head(home)
-    assert verify(home, (one,)) == (one["seq"], [])
+    one = sign_newest_record(home)
+    assert find_audit_problems(home, (one,)) == (one["seq"], [])
     forged = {**one, "seq": one["seq"] + 1}
-    assert any("isn't signed" in line for line in verify(home, (forged,))[1])
+    assert any("isn't signed" in line for line in find_audit_problems(home, (forged,))[1])
     with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
         conn.execute("delete from audit where seq = ?", (one["seq"],))
-    assert any("cut off or replaced" in line for line in verify(home, (one,))[1])
+    assert any("cut off or replaced" in line for line in find_audit_problems(home, (one,))[1])
 
 
 def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> None:
@@ -279,11 +279,11 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
         conn.execute("pragma user_version = 8")
     (home / "audit" / "head").unlink()  # an older version knew none
     Store(home).open()
-    assert verify(home)[1] == []
-    assert {r.kind for r in records(home)} == {"store", "taken over unverified"}
+    assert find_audit_problems(home)[1] == []
+    assert {r.kind for r in read_audit_records(home)} == {"store", "taken over unverified"}
     Client(Options(home=home)).remove_run("r")
-    assert verify(home)[1] == []
-    assert [*records(home)][-1].kind == "removed"
+    assert find_audit_problems(home)[1] == []
+    assert [*read_audit_records(home)][-1].kind == "removed"
 
 
 def test_a_commit_that_fails_leaves_no_head_of_a_record_that_never_was(home: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_commit_that_fails_leaves_no_head_of_a_record_that_never_was(home: Pat
         conn.guard(lambda: conn.execute("select no_such_column"))
         with pytest.raises(sqlite3.OperationalError), conn.transaction(synced=True):
             conn.update("decisions", {"attempt": 9}, {"run": "r"})
-    assert verify(home)[1] == []
+    assert find_audit_problems(home)[1] == []
 
 
 def test_a_key_of_ones_own_signs_and_another_key_is_named(
@@ -300,7 +300,7 @@ def test_a_key_of_ones_own_signs_and_another_key_is_named(
 ) -> None:
     monkeypatch.setenv("INTERLOCK_AUDIT_KEY", str(ended / "audit" / "key"))
     Store(tmp_path / "own").open()
-    one = head(tmp_path / "own")
-    assert verify(tmp_path / "own", (one,)) == (1, [])
+    one = sign_newest_record(tmp_path / "own")
+    assert find_audit_problems(tmp_path / "own", (one,)) == (1, [])
     monkeypatch.delenv("INTERLOCK_AUDIT_KEY")
-    assert any("another key" in line for line in verify(tmp_path / "own")[1])
+    assert any("another key" in line for line in find_audit_problems(tmp_path / "own")[1])

@@ -10,9 +10,9 @@ from agent_runs.stage import Stage, call
 from databases import postgres_store
 from patience import until
 
+from interlock.engine.audit import find_audit_problems, read_audit_records
 from interlock.engine.store import Store, select_rows
 from interlock.engine.store.connection import Connection, Rows, Values
-from interlock.engine.store.integrity import records, verify
 from interlock.engine.store.queue import enqueue_run
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.fleet.queue_schema import create_queue_tables
@@ -98,10 +98,10 @@ def test_a_commit_of_thousands_of_rows_is_recorded_whole_and_in_order(store: Sto
                 insert_run(conn, run)
         with conn.transaction():
             insert_run(conn, runs[-1])
-    assert [record.run for record in records(store.path.parent) if record.table == "runs"] == [
+    assert [record.run for record in read_audit_records(store.path.parent) if record.table == "runs"] == [
         run.run for run in runs
     ]
-    assert verify(store.path.parent)[1] == []
+    assert find_audit_problems(store.path.parent)[1] == []
 
 
 def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_host_is_gone(
